@@ -1,0 +1,120 @@
+"""Block hashes: hash(parent hash, text of the block, extra keys), for segments and for tokens.
+
+Extra keys are tagged with their kind before they are hashed, so that a tenant's salt can never
+equal an adapter's name, and an empty salt is not the same as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+from minilab.core.request import RequestState
+
+_ENDLESS = (1 << 63) - 1
+
+
+class BlockHasher(Protocol):
+    """Gives a request the hashes of its leading full blocks."""
+
+    def extend(self, request: RequestState, num_tokens: int) -> None:
+        """Make ``request.block_hashes`` cover every full block of the first ``num_tokens``."""
+        ...
+
+
+@lru_cache(maxsize=4096)
+def root_hash(salt: str | None, adapter: str | None) -> int:
+    """The parent of the first block: who may share at all (0: no extra key)."""
+    keys = [(kind, key) for kind, key in (("salt", salt), ("adapter", adapter)) if key is not None]
+    if not keys:
+        return 0
+    digest = hashlib.sha256(repr(keys).encode()).digest()
+    return int.from_bytes(digest[:8], "big") & _ENDLESS
+
+
+class SegmentHasher:
+    """Hashes prompts given as content segments, for simulated requests.
+
+    Content ids come from a trace that we chose ourselves, so a fast 64-bit tuple hash will do (two
+    of 300,000 blocks collide with a chance of about 2e-9). Text from strangers needs
+    ``TokenHasher``: a server whose hash can be steered serves one tenant's KV to another
+    (CVE-2025-25183 in vLLM).
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+
+    def extend(self, request: RequestState, num_tokens: int) -> None:
+        """See ``BlockHasher``; generated text is ``output_content``, or the request's own."""
+        hashes, size = request.block_hashes, self.block_size
+        missing = num_tokens // size - len(hashes)
+        if missing <= 0:
+            return
+        spec: Any = request.request
+        parent = hashes[-1] if hashes else root_hash(spec.cache_salt, spec.adapter)
+        # A negative id is text that only this request has: no trace's content id is negative.
+        own = -2 * request.id - 1
+        prompt = spec.prompt or ((own, request.num_prompt_tokens),)
+        output = own - 1 if spec.output_content is None else spec.output_content
+        skip = len(hashes) * size
+        pieces: list[int] = []  # of a block that begins in one segment and ends in another
+        filled = 0
+        for content, length in (*prompt, (output, _ENDLESS)):
+            if length == size and not filled and not skip:  # traces of block ids: one hash each
+                parent = hash((parent, content, 0))
+                hashes.append(parent)
+                missing -= 1
+                if not missing:
+                    return
+                continue
+            if skip >= length:
+                skip -= length
+                continue
+            at, skip = skip, 0
+            if filled:
+                part = min(size - filled, length)
+                pieces += (content, 0, part)
+                filled += part
+                if filled < size:
+                    continue
+                at, filled = part, 0
+                parent = hash((parent, *pieces))
+                hashes.append(parent)
+                missing -= 1
+            full = min((length - at) // size, missing)
+            for start in range(at, at + full * size, size):
+                parent = hash((parent, content, start))
+                hashes.append(parent)
+            missing -= full
+            if not missing:
+                return
+            at += full * size
+            filled = length - at
+            pieces = [content, at, filled]
+
+
+class TokenHasher:
+    """Hashes real token ids with SHA-256, as a server that strangers talk to must.
+
+    ``tokens_of(request)`` returns the ids of prompt and output so far.
+    """
+
+    def __init__(self, block_size: int, tokens_of: Any) -> None:
+        self.block_size = block_size
+        self._tokens_of = tokens_of
+
+    def extend(self, request: RequestState, num_tokens: int) -> None:
+        """See ``BlockHasher``."""
+        hashes, size = request.block_hashes, self.block_size
+        if num_tokens // size <= len(hashes):
+            return
+        spec: Any = request.request
+        tokens = self._tokens_of(request)
+        parent = hashes[-1] if hashes else root_hash(spec.cache_salt, spec.adapter)
+        for block in range(len(hashes), num_tokens // size):
+            text = ",".join(map(str, tokens[block * size : (block + 1) * size]))
+            digest = hashlib.sha256(f"{parent}:{text}".encode()).digest()
+            parent = int.from_bytes(digest, "big")
+            hashes.append(parent)

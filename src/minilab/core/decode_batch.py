@@ -1,0 +1,184 @@
+"""DecodeBatch: the requests that produce one token per step, advanced in lockstep.
+
+Each step moves every request here by one token. So instead of counting per request, the batch keeps
+one ``clock`` of decode steps, and a request stores the ``offset`` between its own position and that
+clock. Advancing by n steps then costs as much as advancing by one, save for the blocks that fill. A
+request that moves by another number of tokens (speculation) has its own offset shifted.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from minilab.core.block_pool import BlockPool
+from minilab.core.request import RequestState
+
+
+class DecodeBatch:
+    """Decoding requests by id, oldest first.
+
+    Attributes:
+        clock: decode steps made since the start.
+        kv_tokens: KV tokens of all requests in the batch.
+    """
+
+    __slots__ = ("_due", "_finishing", "block_size", "clock", "kv_tokens", "pool", "requests")
+
+    def __init__(self, pool: BlockPool, block_size: int) -> None:
+        self.pool = pool
+        self.block_size = block_size
+        self.requests: dict[int, RequestState] = {}
+        self.clock = 0
+        self.kv_tokens = 0
+        # (clock of the last token, id, request). An entry whose request was preempted or shifted
+        # in the meantime no longer equals ``request.last`` and is dropped when it comes up.
+        self._finishing: list[tuple[int, int, RequestState]] = []
+        # Phase p: the requests that open a new block when clock % block_size == p. Empty phases
+        # are removed, so that a large block costs no scan of empty ones.
+        self._due: dict[int, dict[int, RequestState]] = {}
+
+    # -- membership ---------------------------------------------------------------------------
+
+    def add(self, request: RequestState) -> None:
+        """``request`` has computed all it knows: from now on it yields a token per step."""
+        computed = request.num_computed_tokens
+        request.decoding = True
+        request.offset = computed - self.clock
+        self.requests[request.id] = request
+        self.kv_tokens += computed
+        self._enter(request, self.clock + request.max_tokens - request.num_output_tokens)
+
+    def remove(self, request: RequestState) -> None:
+        """Take ``request`` out and write its counts down."""
+        computed = request.offset + self.clock
+        request.num_computed_tokens = computed
+        request.num_output_tokens = computed - request.num_prompt_tokens + 1
+        self._leave(request)
+        request.decoding = False
+        del self.requests[request.id]
+        self.kv_tokens -= computed
+
+    def newest(self) -> RequestState:
+        """The request that joined last."""
+        return next(reversed(self.requests.values()))
+
+    def _enter(self, request: RequestState, last: int) -> None:
+        request.last = last
+        heappush(self._finishing, (last, request.id, request))
+        phase = -request.offset % self.block_size
+        due = self._due.get(phase)
+        if due is None:
+            self._due[phase] = {request.id: request}
+        else:
+            due[request.id] = request
+
+    def _leave(self, request: RequestState) -> None:
+        request.last = -1
+        phase = -request.offset % self.block_size
+        due = self._due[phase]
+        del due[request.id]
+        if not due:
+            del self._due[phase]
+
+    # -- blocks -------------------------------------------------------------------------------
+
+    def due(self) -> int:
+        """How many requests open a new block in the next step."""
+        requests = self._due.get(self.clock % self.block_size)
+        return len(requests) if requests else 0
+
+    def open_blocks(self, clock: int) -> None:
+        """Give a block to each request that opens one in the step at ``clock``."""
+        requests = self._due.get(clock % self.block_size)
+        if requests:
+            for request, block in zip(
+                requests.values(), self.pool.take(len(requests)), strict=True
+            ):
+                request.block_table.append(block)
+
+    def grow(self, steps: int) -> None:
+        """Open the blocks of steps 2..``steps`` of a run (those of the first are taken already)."""
+        size, due = self.block_size, self._due
+        first = self.clock + 1
+        if steps <= len(due):
+            for clock in range(first, self.clock + steps):
+                self.open_blocks(clock)
+            return
+        take = self.pool.take
+        for phase, requests in due.items():
+            wait = (phase - first) % size
+            if wait < steps - 1:
+                blocks = (steps - 2 - wait) // size + 1
+                for request in requests.values():
+                    request.block_table += take(blocks)
+
+    def growth(self, steps: int) -> int:
+        """Blocks that steps 2..``steps`` of a run open."""
+        size = self.block_size
+        cycles, rest = divmod(steps - 1, size)
+        first = self.clock + 1
+        return cycles * len(self.requests) + sum(
+            len(requests)
+            for phase, requests in self._due.items()
+            if (phase - first) % size < rest
+        )
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def steps_to_go(self, available: int) -> int:
+        """Steps until the first request finishes or, after the next one, blocks run out."""
+        finishing = self._finishing
+        while finishing[0][2].last != finishing[0][0]:
+            heappop(finishing)
+        steps = finishing[0][0] - self.clock
+        batch, size = len(self.requests), self.block_size
+        if available >= batch * ((steps - 1) // size + 1):
+            return steps
+        cycles, left = divmod(available, batch)
+        affordable = 1 + cycles * size
+        for clock in range(self.clock + 1, self.clock + 1 + size):
+            left -= len(self._due.get(clock % size, ()))
+            if left < 0:
+                break
+            affordable += 1
+        return min(steps, affordable)
+
+    def advance(self, steps: int) -> None:
+        """Every request moves by ``steps`` tokens; the blocks of later steps are taken here."""
+        if steps > 1:
+            self.grow(steps)
+        self.clock += steps
+        self.kv_tokens += len(self.requests) * steps
+
+    def shift(self, request: RequestState, extra: int) -> None:
+        """``request`` moved by ``extra`` tokens more than the others in the step just made.
+
+        Blocks beyond its new position (drafts that were rejected) go back to the pool.
+        """
+        last = request.last - extra
+        self._leave(request)
+        request.offset += extra
+        self.kv_tokens += extra
+        self._enter(request, last)
+        self.trim(request)
+
+    def trim(self, request: RequestState) -> None:
+        """Return blocks that ``request`` took for tokens which did not come."""
+        need = -(-(request.offset + self.clock) // self.block_size)
+        table = request.block_table
+        if len(table) > need:
+            self.pool.blank += table[need:]  # beyond the computed tokens, so never published
+            del table[need:]
+
+    def pop_finished(self) -> list[RequestState]:
+        """Requests that have put out their last token, by arrival; they leave the batch."""
+        finishing, clock = self._finishing, self.clock
+        if not finishing or finishing[0][0] > clock:
+            return []
+        done: list[RequestState] = []
+        while finishing and finishing[0][0] <= clock:
+            last, _, request = heappop(finishing)
+            if request.last == last:
+                self.remove(request)
+                done.append(request)
+        return done

@@ -1,0 +1,68 @@
+"""PrefixIndex: the longest cached prefix of a request (vLLM's hash chain).
+
+The hash of a block covers its text *and everything before it*, so a block can only match where the
+whole prefix matches, and the longest cached prefix is found by walking hashes from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minilab.core.block_hash import BlockHasher
+from minilab.core.block_pool import BlockPool
+from minilab.core.request import RequestState
+
+
+class PrefixIndex:
+    """Finds and publishes the blocks of requests in one pool.
+
+    ``enabled`` False turns it into an index that never finds and never keeps anything.
+    """
+
+    __slots__ = ("_hasher", "block_size", "enabled", "pool")
+
+    def __init__(
+        self, pool: BlockPool, hasher: BlockHasher, block_size: int, enabled: bool
+    ) -> None:
+        self.pool = pool
+        self.block_size = block_size
+        self.enabled = enabled
+        self._hasher = hasher
+
+    def match(self, request: RequestState) -> list[int]:
+        """Keys of the leading blocks that are cached.
+
+        Never all tokens of the request: the last one must be computed, for its logits.
+        """
+        if not self.enabled:
+            return []
+        self._hasher.extend(request, request.num_prompt_tokens)
+        keys, cached = request.block_hashes, self.pool.cached
+        limit = min(len(keys), (request.num_tokens - 1) // self.block_size)
+        found = 0
+        while found < limit and keys[found] in cached:
+            found += 1
+        return keys[:found]
+
+    def publish(self, request: RequestState) -> None:
+        """Publish the full blocks computed since the last call, as far as hashes are known."""
+        first, keys = request.num_published, request.block_hashes
+        end = min(request.num_computed_tokens // self.block_size, len(keys))
+        if end > first:
+            if not self.pool.publish(keys[first:end], request.block_table[first:end]):
+                request.has_copies = True
+            request.num_published = end
+
+    def publish_generated(self, request: RequestState) -> None:
+        """The same, with the hashes of generated text worked out first."""
+        if self.enabled:
+            self._hasher.extend(request, request.num_computed_tokens)
+            self.publish(request)
+
+    def release(self, request: RequestState) -> None:
+        """Give the blocks of ``request`` back; what is published stays findable."""
+        keys: Sequence[int] = request.block_hashes
+        self.pool.release(request.block_table, list(keys[: request.num_published]), request.has_copies)
+        request.block_table = []
+        request.num_computed_tokens = request.num_published = 0
+        request.has_copies = False

@@ -1,0 +1,220 @@
+"""Cluster: instances behind a router on one virtual clock.
+
+The serving core (scheduler, blocks, prefix index, router) is the real one; only time is simulated.
+Two kinds of events exist: something from outside (arrival, abort, whatever a caller puts in with
+``at``) and the end of an instance's run. At one tick, outside events come first, so that all
+requests of an instant are queued before anyone plans a step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+from minilab.core.instance import Instance, InstanceView
+from minilab.core.request import RequestState
+from minilab.core.router import RoundRobin, Router
+from minilab.facts.request import Request
+from minilab.facts.ticks import to_seconds, to_ticks
+from minilab.sim.record import Recorder
+
+
+class Cluster:
+    """Runs requests through instances and keeps the record.
+
+    Args:
+        instances: at least one; each has its own scheduler.
+        router: chooses an instance for each arrival.
+        request_overhead: seconds between a client's send and the scheduler seeing the request
+            (tokenising, HTTP).
+        concurrency: closed loop: at most this many requests are outstanding; ``None``: open loop.
+    """
+
+    def __init__(
+        self,
+        instances: Sequence[Instance],
+        router: Router | None = None,
+        *,
+        request_overhead: float = 0.0,
+        concurrency: int | None = None,
+    ) -> None:
+        if not instances:
+            raise ValueError("a cluster needs at least 1 instance, got 0")
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
+        self.instances = list(instances)
+        self.router = router or RoundRobin()
+        self.recorder = Recorder(self.instances)
+        self.states: dict[int, RequestState] = {}
+        self.views = [InstanceView(instance) for instance in instances]
+        self.now = 0
+        self._overhead = to_ticks(request_overhead)
+        self._outside: list[tuple[int, int, Callable[[], None]]] = []
+        self._ends: list[tuple[int, int]] = []
+        self._idle: set[int] = set()
+        self._serial = 0
+        self._slots = concurrency
+        self._held_back: deque[tuple[Request, int]] = deque()
+        self._followers: dict[int, list[Request]] = {}
+
+    # -- putting things in -----------------------------------------------------------------------
+
+    def at(self, tick: int, action: Callable[[], None]) -> None:
+        """Call ``action`` at ``tick``, before any step that ends then."""
+        self._serial += 1
+        heappush(self._outside, (tick, self._serial, action))
+
+    def abort(self, request_id: int, tick: int) -> None:
+        """Have the client give up on a request at ``tick`` (no effect if it is done by then)."""
+        self.at(tick, lambda: self._abort(request_id))
+
+    def run(self, requests: Sequence[Request]) -> Recorder:
+        """Simulate until every request has ended or can get no further.
+
+        Requests must be in order of arrival. Arrivals that depend on another request's end
+        (``after``) or on a free slot (closed loop) are inserted as they come up.
+        """
+        arrivals = self._release(requests)
+        outside, ends, instances = self._outside, self._ends, self.instances
+        recorder = self.recorder
+        never = 1 << 62
+        overhead = self._overhead
+        chained = self._slots is not None or bool(self._followers)
+        position, count = 0, len(arrivals)
+        next_arrival = to_ticks(arrivals[0].arrival) + overhead if count else never
+        while True:
+            end = ends[0][0] if ends else never
+            event = outside[0][0] if outside else never
+            if next_arrival <= end or event <= end:
+                now = min(next_arrival, event)
+                if now == never:
+                    break
+                self.now = now
+                while event == now:
+                    heappop(outside)[2]()
+                    event = outside[0][0] if outside else never
+                while next_arrival == now:
+                    self._arrive(arrivals[position])
+                    position += 1
+                    next_arrival = (
+                        to_ticks(arrivals[position].arrival) + overhead
+                        if position < count
+                        else never
+                    )
+                if self._idle and not (outside and outside[0][0] == now):
+                    for index in sorted(self._idle):
+                        self._begin(index)
+                    self._idle.clear()
+                continue
+            now, index = heappop(ends)
+            instance = instances[index]
+            if instance.until != now:
+                continue  # the run was cut; its new end is in the heap too
+            self.now = now
+            result = instance.complete()
+            if result.started or result.finished or instance.stalled:
+                recorder.completed(index, result, now)
+            if instance.pending:
+                for action in instance.pending:
+                    action()
+                instance.pending.clear()
+            if chained and result.finished:
+                for state in result.finished:
+                    self._ended(state)
+            self._begin(index)
+        return recorder
+
+    def _begin(self, index: int) -> None:
+        instance = self.instances[index]
+        plan = instance.begin(self.now)
+        if plan.admitted or plan.preempted:
+            self.recorder.planned(index, plan, self.now)
+        if instance.until >= 0:
+            heappush(self._ends, (instance.until, index))
+
+    # -- arrivals --------------------------------------------------------------------------------
+
+    def _release(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """Requests that arrive by their own clock; the others wait for an end."""
+        if self._slots is not None:
+            for request in requests:
+                self.at(to_ticks(request.arrival), lambda r=request: self._send(r))  # type: ignore[misc]
+            return ()
+        if all(request.after is None for request in requests):
+            return requests
+        first: list[Request] = []
+        for request in requests:
+            if request.after is None:
+                first.append(request)
+            else:
+                self._followers.setdefault(request.after, []).append(request)
+        return first
+
+    def _send(self, request: Request) -> None:
+        """A closed-loop client wants to send: now if a slot is free, else when one is."""
+        assert self._slots is not None
+        if self._slots:
+            self._slots -= 1
+            sent = request._replace(arrival=to_seconds(self.now))
+            self.at(self.now + self._overhead, lambda: self._arrive(sent))
+        else:
+            self._held_back.append((request, self.now))
+
+    def _ended(self, state: RequestState) -> None:
+        """Let those go who waited for this end."""
+        for request in self._followers.pop(state.id, ()):
+            start = max(self.now + to_ticks(request.think), to_ticks(request.arrival))
+            sent = request._replace(arrival=to_seconds(start))
+            self.at(start + self._overhead, lambda r=sent: self._arrive(r))  # type: ignore[misc]
+        if self._slots is not None:
+            self._slots += 1
+            if self._held_back:
+                request, _ = self._held_back.popleft()
+                self._send(request)
+
+    def _arrive(self, request: Request) -> None:
+        state = RequestState(request)
+        self.states[state.id] = state
+        state.queued_at = self.now
+        index = self.router.choose(state, self.views)
+        self.recorder.placed_on[state.id] = index
+        self.submit(state, index)
+
+    def submit(self, state: RequestState, index: int) -> None:
+        """Queue ``state`` at an instance and wake or cut it if that could change its plan."""
+        instance = self.instances[index]
+        disturbs = instance.scheduler.accepts_now
+        if not instance.scheduler.add(state):
+            self.recorder.finished_at[state.id] = self.now
+            self._ended(state)
+            return
+        if instance.until < 0:
+            self._idle.add(index)
+        elif disturbs and instance.cut(self.now):
+            heappush(self._ends, (instance.until, index))
+
+    def interrupt(self, index: int, action: Callable[[], None]) -> None:
+        """Do what takes or frees blocks of an instance: between two steps, as an engine would."""
+        instance = self.instances[index]
+        if instance.until < 0:
+            action()
+            self._idle.add(index)
+            return
+        instance.pending.append(action)
+        if instance.cut(self.now):
+            heappush(self._ends, (instance.until, index))
+
+    def _abort(self, request_id: int) -> None:
+        state = self.states.get(request_id)
+        if state is None:
+            return  # it has not arrived, so there is nothing to give up
+        index = self.recorder.placed_on[request_id]
+
+        def give_up() -> None:
+            if request_id not in self.recorder.finished_at:
+                self.recorder.aborted(index, state, self.now)
+                self.instances[index].scheduler.abort(state)
+                self._ended(state)
+
+        self.interrupt(index, give_up)

@@ -1,0 +1,231 @@
+"""Experiment: one simulated run, fully described. It stands behind the CLI, sweeps and labs.
+
+A description is a frozen, hashable, JSON-able value; ``run`` turns it into a RunLog, always the
+same one for the same value.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from minilab import __version__
+from minilab.core.config import POLICIES, SchedulerConfig
+from minilab.core.instance import Instance
+from minilab.core.router import ROUTERS, make_router
+from minilab.core.scheduler import Scheduler
+from minilab.facts.capacity import default_kv_blocks
+from minilab.facts.cost import StepCost, WfksCost, cost_from_dict
+from minilab.facts.errors import InputError
+from minilab.facts.hardware import get_gpu
+from minilab.facts.models import get_model
+from minilab.facts.runlog import RunLog
+from minilab.facts.user_input import unknown_name
+from minilab.facts.workload import Workload
+from minilab.sim.cluster import Cluster
+from minilab.sim.tick_cost import TickCost
+from minilab.sim.workload_spec import WorkloadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is served, by what, and how. Sizes are tokens unless they say otherwise.
+
+    Attributes:
+        workload: which requests (see ``WorkloadSpec``).
+        model, gpu: names of ``facts.models`` and ``facts.hardware``.
+        tp: GPUs per instance (tensor parallel).
+        instances: how many copies of the model serve.
+        kv_blocks: KV blocks per instance; ``None``: what the GPU's memory holds at 90 %.
+        cost: ``None`` for data-sheet terms, or a cost model as JSON text (``facts.cost``).
+    """
+
+    workload: WorkloadSpec = field(default_factory=WorkloadSpec)
+    model: str = "llama-3.1-8b"
+    gpu: str = "h100"
+    gpu_file: str | None = None
+    tp: int = 1
+    instances: int = 1
+    weight_dtype: str = "bf16"
+    kv_dtype: str = "bf16"
+    block_size: int = 16
+    kv_blocks: int | None = None
+    max_num_batched_tokens: int = 8192
+    max_num_seqs: int = 256
+    policy: str = "mixed"
+    prefix_cache: bool = True
+    router: str = "round-robin"
+    cost: str | None = None
+
+    # -- as a value -------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; ``from_dict`` reads them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Experiment:
+        """The experiment that ``to_dict`` described.
+
+        Raises:
+            InputError: a field that does not exist.
+        """
+        names = [f.name for f in fields(cls)]
+        for name in data:
+            if name not in names:
+                raise InputError(f"experiment: {unknown_name('field', name, names)}")
+        values = dict(data)
+        if isinstance(values.get("workload"), dict):
+            values["workload"] = WorkloadSpec.from_dict(values["workload"])
+        return cls(**values)
+
+    @property
+    def key(self) -> str:
+        """sha256 (hex) of the description."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def with_(self, **changes: Any) -> Experiment:
+        """A copy with other fields; ``rate``, ``seed``, ... of the workload may be named too.
+
+        Raises:
+            InputError: a name that neither has.
+        """
+        own = {f.name for f in fields(self)}
+        inner = {f.name for f in fields(WorkloadSpec)}
+        for name in changes:
+            if name not in own | inner:
+                raise InputError(f"experiment: {unknown_name('field', name, sorted(own | inner))}")
+        outer = {k: v for k, v in changes.items() if k in own}
+        within = {k: v for k, v in changes.items() if k not in own}
+        workload = outer.pop("workload", self.workload)
+        return replace(self, workload=replace(workload, **within), **outer)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the experiment uses."""
+        return self.instances * self.tp
+
+    # -- running ------------------------------------------------------------------------------------
+
+    def cost_model(self) -> StepCost | WfksCost:
+        """What a step costs."""
+        if self.cost is not None:
+            return cost_from_dict(json.loads(self.cost), "cost")
+        gpu = get_gpu(self.gpu, self.gpu_file)
+        return StepCost(get_model(self.model), gpu, self.tp, self.weight_dtype, self.kv_dtype)
+
+    def scheduler_config(self) -> SchedulerConfig:
+        """Limits of each instance.
+
+        Raises:
+            InputError: limits that cannot work together, or a model that does not fit.
+        """
+        if self.policy not in POLICIES:
+            raise unknown_name("policy", self.policy, POLICIES)
+        blocks = self.kv_blocks
+        if blocks is None:
+            blocks = default_kv_blocks(
+                get_gpu(self.gpu, self.gpu_file),
+                get_model(self.model),
+                self.tp,
+                self.weight_dtype,
+                self.kv_dtype,
+                self.block_size,
+            )
+        try:
+            return SchedulerConfig(
+                num_blocks=blocks,
+                block_size=self.block_size,
+                max_num_batched_tokens=self.max_num_batched_tokens,
+                max_num_seqs=self.max_num_seqs,
+                policy=self.policy,
+                enable_prefix_caching=self.prefix_cache,
+            )
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    def build(
+        self,
+        scheduler: Callable[[SchedulerConfig], Any] = Scheduler,
+        *,
+        skip: bool = True,
+        concurrency: int | None = None,
+    ) -> Cluster:
+        """The cluster, with a scheduler of your own if you like."""
+        if self.router not in ROUTERS:
+            raise unknown_name("router", self.router, ROUTERS)
+        if self.instances < 1:
+            raise InputError(f"instances is {self.instances}; a cluster needs at least 1")
+        config, cost = self.scheduler_config(), self.cost_model()
+        ticks = TickCost(cost.linear())
+        return Cluster(
+            [Instance(scheduler(config), ticks, skip=skip) for _ in range(self.instances)],
+            make_router(self.router),
+            request_overhead=cost.linear().request_overhead,
+            concurrency=concurrency,
+        )
+
+    def run(self, workload: Workload | None = None, **build: Any) -> RunLog:
+        """Simulate; ``workload`` saves loading it again, ``build`` goes to ``build``.
+
+        ``meta["cpu_seconds"]`` is the CPU time of building the cluster and running it through;
+        reading the trace, writing the record and statistics are not in it.
+        """
+        work = self.workload.load() if workload is None else workload
+        with _no_garbage_collection():
+            begin = time.process_time()
+            cluster = self.build(concurrency=work.concurrency, **build)
+            cluster.run(work.requests)
+            spent = time.process_time() - begin
+        return cluster.recorder.to_runlog(
+            sorted(cluster.states.values(), key=lambda state: state.id),
+            self._meta(work, cluster, spent),
+        )
+
+    def _meta(self, work: Workload, cluster: Cluster, spent: float) -> dict[str, Any]:
+        schedulers: list[Any] = [instance.scheduler for instance in cluster.instances]
+        blocks = [scheduler.pool.num_blocks for scheduler in schedulers]
+        peaks = [scheduler.peak_used for scheduler in schedulers]
+        return {
+            "config": self.to_dict(),
+            "workload_hash": work.hash(),
+            "seed": self.workload.seed,
+            "data": work.source,
+            "gpus": self.gpus,
+            "cpu_seconds": spent,
+            "num_blocks": blocks[0],
+            "kv_peak_usage": max(p / b for p, b in zip(peaks, blocks, strict=True)),
+            "preemptions": sum(scheduler.num_preemptions for scheduler in schedulers),
+            "versions": versions(),
+        }
+
+
+def versions() -> dict[str, str]:
+    """What a result depends on."""
+    return {
+        "minilab": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A run makes no cycles, and collecting a million live objects now and then costs a tenth."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

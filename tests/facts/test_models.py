@@ -1,0 +1,387 @@
+"""models.json and the arithmetic of ModelSpec, held to published counts and engine logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minilab.facts.errors import InputError
+from minilab.facts.models import ModelSpec, dtype_bytes, get_model, models
+
+GIB = 2**30
+NAMES = sorted(models())
+
+# FACTS 2.1: bytes per token in bf16 (LMCache's modelconfig.json, DeepSeek configs, engine logs).
+KV_BYTES = {
+    "llama-2-7b": 524_288,
+    "llama-2-13b": 819_200,
+    "llama-2-70b": 327_680,
+    "llama-3-70b": 327_680,
+    "llama-3.1-8b": 131_072,
+    "llama-3.1-405b": 516_096,
+    "llama-3.2-1b": 32_768,
+    "llama-3.2-3b": 114_688,
+    "mistral-7b": 131_072,
+    "mixtral-8x7b": 131_072,
+    "gpt-oss-20b": 49_152,
+    "gpt-oss-120b": 73_728,
+    "deepseek-v2-lite": 31_104,
+    "deepseek-v2": 69_120,
+    "deepseek-v3": 70_272,
+    "deepseek-r1": 70_272,
+    "gemma-3-27b": 507_904,
+    "gemma-4-31b": 901_120,
+    "qwen2.5-7b": 57_344,
+    "qwen2.5-14b": 196_608,
+    "qwen2.5-32b": 262_144,
+    "qwen3-32b": 262_144,
+    "qwen2.5-72b": 327_680,
+    "qwen3-0.6b": 114_688,
+    "qwen3-1.7b": 114_688,
+    "qwen3-4b": 147_456,
+    "qwen3-8b": 147_456,
+    "qwen3-14b": 163_840,
+    "qwen3-30b-a3b": 98_304,
+    "qwen3-235b-a22b": 192_512,
+    "glm-4.5": 376_832,
+    "glm-4.6": 376_832,
+    "smollm2-135m": 23_040,
+}
+
+# Published parameter counts: model cards and technical reports.
+PARAMS = {
+    "llama-2-7b": 6.738e9,
+    "llama-2-13b": 13.016e9,
+    "llama-2-70b": 68.98e9,
+    "llama-3-8b": 8.03e9,
+    "llama-3.1-8b": 8.03e9,
+    "llama-3.1-70b": 70.6e9,
+    "llama-3.1-405b": 405.9e9,
+    "llama-3.2-1b": 1.236e9,
+    "llama-3.2-3b": 3.213e9,
+    "mistral-7b": 7.248e9,
+    "mixtral-8x7b": 46.7e9,
+    "mixtral-8x22b": 140.6e9,
+    "deepseek-v2": 235.7e9,
+    "deepseek-v2-lite": 15.7e9,
+    "deepseek-v3": 671e9,
+    "qwen2.5-7b": 7.616e9,
+    "qwen2.5-14b": 14.77e9,
+    "qwen2.5-32b": 32.76e9,
+    "qwen2.5-72b": 72.71e9,
+    "qwen3-0.6b": 0.596e9,
+    "qwen3-4b": 4.02e9,
+    "qwen3-8b": 8.19e9,
+    "qwen3-14b": 14.77e9,
+    "qwen3-32b": 32.76e9,
+    "qwen3-30b-a3b": 30.5e9,
+    "qwen3-235b-a22b": 235e9,
+    "qwen3-coder-480b-a35b": 480e9,
+    "gpt-oss-20b": 20.91e9,
+    "gpt-oss-120b": 116.83e9,
+    "gemma-3-27b": 27.0e9,
+    "llama-4-maverick": 400.7e9,
+    "llama-4-scout": 107.8e9,
+    "opt-13b": 12.85e9,
+    "opt-66b": 65.7e9,
+}
+
+# Active per token. DeepSeek's and OpenAI's own counts leave the embedding table out.
+ACTIVE = {"mixtral-8x7b": 12.9e9, "qwen3-30b-a3b": 3.3e9, "qwen3-235b-a22b": 22e9}
+ACTIVE_WITHOUT_TABLE = {"deepseek-v3": 36.7e9, "gpt-oss-20b": 3.61e9, "gpt-oss-120b": 5.13e9}
+
+
+@pytest.mark.parametrize(("name", "expected"), KV_BYTES.items())
+def test_kv_bytes_per_token_is_facts_table(name: str, expected: int) -> None:
+    model = get_model(name)
+    assert model.kv_bytes_per_token() == expected
+    assert model.kv_bytes_per_token("fp8") * 2 == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), PARAMS.items())
+def test_parameter_counts_are_the_published_ones(name: str, expected: float) -> None:
+    assert get_model(name).params_total == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(("name", "expected"), ACTIVE.items())
+def test_active_parameters(name: str, expected: float) -> None:
+    """Top-k experts only; counting all of them would price a MoE as if it were dense."""
+    assert get_model(name).params_active == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "expected"), ACTIVE_WITHOUT_TABLE.items())
+def test_active_parameters_without_the_look_up_table(name: str, expected: float) -> None:
+    model = get_model(name)
+    assert model.params_active - model.embedding_params == pytest.approx(expected, rel=0.01)
+
+
+def test_one_count_to_the_last_parameter() -> None:
+    """Norms, tying and head sizes all have to be right: 134,515,008 in the GGUF of SmolLM2."""
+    assert get_model("smollm2-135m").params_total == 134_515_008
+
+
+@pytest.mark.parametrize(("name", "gib"), [("gpt-oss-20b", 12.8), ("gpt-oss-120b", 60.8)])
+def test_checkpoint_size_with_only_the_experts_quantised(name: str, gib: float) -> None:
+    """Sizes in the gpt-oss model card; MXFP4 for everything would give a quarter less."""
+    assert get_model(name).weight_bytes("native") / GIB == pytest.approx(gib, rel=0.01)
+
+
+def test_weight_bytes_by_format() -> None:
+    model = get_model("llama-3.1-8b")
+    assert model.weight_bytes() == model.weight_bytes("bf16") == 2 * model.params_total
+    assert model.weight_bytes("fp32") == 4 * model.params_total
+    tables = 2 * 128256 * 4096
+    assert model.weight_bytes("fp8") == pytest.approx(tables * 2 + 6.98e9, rel=1e-3)
+    assert get_model("deepseek-v3").weight_bytes() < 0.55 * get_model("deepseek-v3").weight_bytes(
+        "bf16"
+    )
+    with pytest.raises(InputError, match="unknown dtype 'fp7'; did you mean fp"):
+        model.weight_bytes("fp7")
+    assert dtype_bytes("mxfp4") == 4.25 / 8
+
+
+def test_flops_per_token_is_two_per_matrix_parameter() -> None:
+    model = get_model("llama-3.1-8b")
+    look_up = 128256 * 4096
+    norms = (2 * 32 + 1) * 4096
+    assert model.flops_per_token == 2 * (model.params_total - look_up - norms)
+    moe = get_model("mixtral-8x7b")
+    assert moe.flops_per_token == pytest.approx(2 * 12.75e9, rel=0.01)
+    tied = get_model("llama-3.2-1b")  # the table is the head: multiplied, not only looked up
+    assert tied.flops_per_token == pytest.approx(2 * tied.params_total, rel=1e-3)
+
+
+def test_pair_flops() -> None:
+    assert get_model("llama-3.1-8b").pair_flops == 4 * 32 * 128 * 32
+    assert get_model("deepseek-v3").pair_flops == 2 * 128 * (128 + 64 + 128) * 61
+    assert get_model("gpt-oss-20b").pair_flops == 4 * 64 * 64 * 12  # full layers only
+
+
+def test_tensor_parallelism_splits_heads_but_never_below_one() -> None:
+    model = get_model("qwen3-30b-a3b")  # 4 KV heads
+    per_head = model.kv_bytes_per_token() // 4
+    assert [model.kv_bytes_per_token(tp=tp) // per_head for tp in (1, 2, 3, 4, 8)] == [4, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v2-lite", "deepseek-v4-flash"])
+def test_a_latent_is_replicated_not_split(name: str) -> None:
+    """vllm#51454: TP8 gives an eighth of the KV that DP8 gives."""
+    model = get_model(name)
+    assert model.kv_bytes_per_token(tp=8) == model.kv_bytes_per_token(tp=1)
+
+
+def test_flashmla_layout() -> None:
+    """FlashMLA README: 656 bytes per token and layer, 40,016 over 61 layers."""
+    assert get_model("deepseek-v3.2").kv_bytes_per_token("fp8_ds_mla") == 40_016
+    with pytest.raises(InputError, match="needs an MLA model"):
+        get_model("llama-3.1-8b").kv_bytes_per_token("fp8_ds_mla")
+    with pytest.raises(InputError, match="unknown KV dtype 'int4'"):
+        get_model("llama-3.1-8b").kv_bytes_per_token("int4")
+
+
+def test_hybrid_cache_of_gpt_oss() -> None:
+    """hf-mem PR#70: 32 requests of 8,192 tokens, 12.00 GiB all-full, 6.09 GiB with windows."""
+    model = get_model("gpt-oss-20b")
+    assert 32 * 8192 * model.kv_bytes_per_token() / GIB == 12.0
+    assert 32 * model.kv_bytes(8192) / GIB == pytest.approx(6.09, abs=0.005)
+    # AWS Neuron's documentation prints 9.66 GB for 131,072 tokens, all layers full.
+    large = get_model("gpt-oss-120b")
+    assert 131_072 * large.kv_bytes_per_token() == pytest.approx(9.66e9, abs=5e6)
+    assert large.kv_bytes(131_072) == pytest.approx(9.66e9 / 2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "full", "hybrid"), [(32 * 1024, 15.5, 2.91), (128 * 1024, 62.0, 10.41)]
+)
+def test_hybrid_cache_of_gemma(tokens: int, full: float, hybrid: float) -> None:
+    model = get_model("gemma-3-27b")
+    assert tokens * model.kv_bytes_per_token() / GIB == full
+    assert model.kv_bytes(tokens) / GIB == pytest.approx(hybrid, abs=0.005)
+
+
+def test_linear_layers_keep_a_state_and_no_kv() -> None:
+    model = get_model("qwen3.5-27b")
+    assert model.kv_bytes_per_token() == 16 * 2 * 4 * 256 * 2  # 16 of 64 layers
+    assert model.kv_bytes(0) == model.state_bytes() > 48 * 48 * 128 * 128 * 4
+    assert get_model("llama-3.1-8b").state_bytes() == 0
+
+
+@given(st.sampled_from(NAMES), st.integers(1, 300_000), st.integers(1, 5_000), st.integers(1, 8))
+def test_kv_bytes_only_grow_and_stay_below_all_full(
+    name: str, tokens: int, more: int, tp: int
+) -> None:
+    model = get_model(name)
+    held = model.kv_bytes(tokens, tp=tp)
+    assert held <= model.kv_bytes(tokens + more, tp=tp)
+    slack = 200_000 if model.strides else 0  # a last, partly filled compressed entry per layer
+    assert held <= tokens * model.kv_bytes_per_token(tp=tp) + model.state_bytes(tp) + slack
+    if tokens > model.window and not model.strides:
+        grown = model.kv_bytes(tokens + more, tp=tp) - held
+        assert grown == more * model.full_kv_bytes_per_token(tp=tp)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_is_consistent(name: str) -> None:
+    model = get_model(name)
+    assert model.name == name == name.lower() and " " not in name and "_" not in name
+    assert len(model.source) > 40 and "/" in model.hub
+    assert model.full_layers + model.window_layers + model.linear_layers == model.layers
+    assert bool(model.window) == bool(model.window_layers)
+    assert 0 <= model.moe_layers <= model.layers
+    assert bool(model.experts) == bool(model.moe_layers) and model.top_k <= model.experts
+    assert 0 < model.params_active <= model.params_total
+    assert (model.params_active < model.params_total) == bool(model.experts)
+    assert model.max_len >= 2048
+    printed = json.loads(json.dumps(model.to_dict()))
+    row = {**printed["geometry"]}
+    row["strides"] = tuple((s, n) for s, n in row.get("strides", ()))
+    assert ModelSpec(**row) == model
+
+
+def test_the_table_agrees_with_the_public_configs(data_folder) -> None:
+    """Every config file has its row, and reading the file gives that row."""
+    files = sorted((data_folder("model-configs")).glob("*_config.json"))
+    by_hub = {model.hub: model for model in models().values()}
+    assert len(files) >= 40
+    for file in files:
+        hub = file.name.removesuffix("_config.json").replace("--", "/")
+        shipped = by_hub[hub]
+        read = ModelSpec.from_file(file, shipped.name)
+        if hub == "nvidia/Llama-3.1-70B-Instruct-FP8":  # its fp8 is declared in another file
+            read = replace(read, dtype="fp8", expert_dtype="fp8")
+        same = {"hub": shipped.hub, "note": shipped.note, "source": shipped.source}
+        assert replace(read, **same) == shipped, hub
+
+
+def test_lookup_by_name_hub_id_and_file(tmp_path: Path) -> None:
+    assert get_model("Meta-Llama/Meta-Llama-3.1-8B") is get_model(" Llama-3.1-8B ")
+    with pytest.raises(InputError, match="unknown model 'lama-3-8b'; did you mean llama-3-8b") as e:
+        get_model("lama-3-8b")
+    assert "\n" not in str(e.value)
+    config = {**TINY, "num_hidden_layers": 3}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    assert get_model("mine", file).name == "mine"
+    assert get_model("mine", config) == get_model("mine", file)
+    models().clear()
+    assert models(), "a caller's copy must not empty the table"
+
+
+TINY: dict[str, Any] = {
+    "model_type": "llama",
+    "num_hidden_layers": 6,
+    "hidden_size": 64,
+    "num_attention_heads": 8,
+    "intermediate_size": 160,
+    "vocab_size": 100,
+}
+
+
+def read(**changes: Any) -> ModelSpec:
+    return ModelSpec.from_config({**TINY, **changes}, "tiny")
+
+
+def test_heads_default_as_in_transformers() -> None:
+    """MHA where KV heads are not named, MQA by flag, head_dim from the hidden size."""
+    assert read().kv_bytes_per_token() == 2 * 6 * 8 * 8 * 2
+    assert read(multi_query=True).kv_bytes_per_token() == 2 * 6 * 1 * 8 * 2
+    assert read(num_key_value_heads=2, head_dim=16).kv_bytes_per_token() == 2 * 6 * 2 * 16 * 2
+    assert not read().tied and read(tie_word_embeddings=True).tied
+
+
+def test_nested_language_model_is_found() -> None:
+    nested = {"model_type": "x_vl", "text_config": TINY, "tie_word_embeddings": True}
+    assert ModelSpec.from_config(nested, "tiny") == read(tie_word_embeddings=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "full", "windowed"),
+    [
+        ({"sliding_window": 128}, 0, 6),
+        ({"sliding_window": None}, 6, 0),
+        ({"model_type": "qwen2", "sliding_window": 128, "use_sliding_window": False}, 6, 0),
+        ({"model_type": "qwen2", "sliding_window": 128, "use_sliding_window": True,
+          "max_window_layers": 4}, 4, 2),
+        ({"model_type": "gpt_oss", "sliding_window": 128}, 3, 3),
+        ({"model_type": "gemma2", "sliding_window": 128}, 3, 3),
+        ({"model_type": "gemma3_text", "sliding_window": 128}, 1, 5),
+        ({"model_type": "gemma3_text", "sliding_window": 128, "sliding_window_pattern": 3}, 2, 4),
+        ({"model_type": "llama4_text", "attention_chunk_size": 128}, 1, 5),
+        ({"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 4,
+          "sliding_window": 128}, 2, 4),
+    ],
+)  # fmt: skip
+def test_window_patterns(changes: dict[str, Any], full: int, windowed: int) -> None:
+    """Each family says differently which layers are windowed; a wrong split is a wrong capacity."""
+    model = read(**changes)
+    assert (model.full_layers, model.window_layers) == (full, windowed)
+    assert model.window == (128 if windowed else 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "moe_layers"),
+    [
+        ({"first_k_dense_replace": 2}, 4),
+        ({"decoder_sparse_step": 2}, 3),
+        ({"mlp_only_layers": [0, 5]}, 4),
+        ({"moe_layer_freq": [0, 1, 1, 1, 1, 0]}, 4),
+        ({"interleave_moe_layer_step": 2}, 3),
+        ({"mlp_layer_types": ["dense"] * 5 + ["sparse"]}, 1),
+        ({}, 6),
+    ],
+)
+def test_which_layers_have_experts(changes: dict[str, Any], moe_layers: int) -> None:
+    moe = {"num_experts": 16, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    model = read(**moe, **changes)
+    assert model.moe_layers == moe_layers
+    assert model.routed_params == moe_layers * 16 * 3 * 64 * 32
+    assert model.params_total - model.params_active == moe_layers * 14 * 3 * 64 * 32
+
+
+@pytest.mark.parametrize(
+    ("quant", "dtypes"),
+    [
+        (None, ("bf16", "bf16")),
+        ({"quant_method": "fp8"}, ("fp8", "fp8")),
+        ({"quant_algo": "FP8"}, ("fp8", "fp8")),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, ("int4", "int4")),
+        ({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]},
+         ("bf16", "mxfp4")),
+        ({"quant_method": "someone's own"}, ("bf16", "bf16")),
+    ],
+)  # fmt: skip
+def test_formats_of_published_weights(quant: Any, dtypes: tuple[str, str]) -> None:
+    assert read(quantization_config=quant).weight_dtypes() == dtypes
+    assert read(quantization_config=quant).weight_dtypes("fp8") == ("fp8", "fp8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"num_hidden_layers": None}, "tiny: no 'num_hidden_layers'"),
+        ({"hidden_size": "64"}, "hidden_size is '64'; give a whole number"),
+        ({"vocab_size": -1}, "vocab_size is -1"),
+        ({"num_attention_heads": 0}, "must be 1 or more"),
+        ({"layer_types": ["full_attention"]}, "lists 1 layers, num_hidden_layers is 6"),
+        ({"layer_types": ["sliding_attention"] * 6}, "no 'sliding_window'"),
+        ({"kv_lora_rank": 512}, "no 'qk_rope_head_dim'"),
+        ({"num_experts": 8}, "no 'num_experts_per_tok'"),
+    ],
+)
+def test_broken_configs_are_refused_in_one_line(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        read(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_config(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text("[1]")
+    with pytest.raises(InputError, match=r"config.json: expected a JSON object"):
+        ModelSpec.from_file(file)
