@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from build_facts import NotebookFacts, hardware, read_notebook, versions
 from docutils import nodes
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from build_facts import NotebookFacts, hardware, read_notebook, versions
 
 Cell = str | nodes.Node
 
@@ -32,7 +33,9 @@ class PageStatus(SphinxDirective):
         return [page_status()]
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], widths: Sequence[int]) -> nodes.table:
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[Cell]], widths: Sequence[int]
+) -> nodes.table:
     """A table node; a cell is a text or a node."""
     group = nodes.tgroup(cols=len(head))
     group.extend(nodes.colspec(colwidth=width) for width in widths)

@@ -74,7 +74,7 @@ def mark_chinese_terms(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def hide_unstamped_addresses(app: Sphinx, config: Config) -> None:
-    """Publish no launch button and no canonical address while they'd lead to nobody's repository."""
+    """Publish no launch button and no full address while they'd lead to nobody's repository."""
     theme: dict[str, Any] = config.html_theme_options
     if not is_stamped(theme.get("repository_url", "")):
         theme["launch_buttons"] = {}
@@ -97,7 +97,7 @@ def drop_relative_previews(
 def drop_unused_mathjax(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Sphinx loads MathJax (260 KB) also on a page whose sub-pages hold formulas: the start page."""
+    """Sphinx loads MathJax (260 KB) also where only sub-pages hold formulas: the start page."""
     if app.env.get_domain("math").data["has_equations"].get(pagename):
         return
     context["script_files"] = [

@@ -41,7 +41,7 @@ def rebase(link: str, folder: str, base: str) -> str:
 
 
 def write_not_found(outdir: Path, base: str) -> None:
-    """Move the page to /404.html. A host shows it at any depth, hence the full paths with a base."""
+    """Move the page to /404.html. A host shows it at any depth: full paths, once there's a base."""
     page = outdir / f"{NOT_FOUND}.html"
     if not page.exists():
         return
@@ -67,7 +67,7 @@ def write_redirect(outdir: Path, start: str, title: str, baseurl: str) -> None:
 
 
 def write_sitemap(outdir: Path, pages: list[str], baseurl: str) -> None:
-    """List every page. Without a base address the links are relative: good for a look, not a host."""
+    """List every page. Without a base address the links are relative: good only for a look."""
     today = datetime.now(timezone.utc).date().isoformat()
     urls = "\n".join(
         f"  <url><loc>{escape(baseurl + page)}</loc><lastmod>{today}</lastmod></url>"

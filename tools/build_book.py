@@ -68,7 +68,7 @@ def missing_pages(html: Path, pages: list[str]) -> list[str]:
 
 
 def outputs_key(source: Path, data: str | None) -> str:
-    """A hash of what the outputs depend on beside the pages: the package, versions, the data there."""
+    """A hash of what outputs depend on beside the pages: the package, versions, the data there."""
     digest = hashlib.sha256(f"python {sys.version_info[:2]}".encode())
     for name in KEYED_PACKAGES:
         digest.update(f"{name} {metadata.version(name)}\n".encode())
@@ -120,7 +120,8 @@ def run_jupyter_book(source: Path, out: Path, env: dict[str, str], strict: bool)
         check=False,
     )
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build"]
-    command += [str(source), "--path-output", str(out), "--all"]  # --all: else old style sheets stay
+    # --all, else a changed style sheet isn't copied when no page changed
+    command += [str(source), "--path-output", str(out), "--all"]
     if strict:
         command += ["-W", "--keep-going", "-n"]
     done = subprocess.run(command, env=env, cwd=source, check=False)

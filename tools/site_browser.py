@@ -1,6 +1,6 @@
 """What a real browser sees of a built site: requests, errors in the console, axe, pictures.
 
-Needs Playwright for Python and a Chromium that is already on the machine; `find_chromium` says where.
+Needs Playwright for Python and a Chromium that is already installed; `find_chromium` says where.
 Every request that leaves the site's own address is refused and reported.
 """
 
@@ -13,7 +13,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from site_html import WEIGHT_LIMIT, Finding
 
@@ -31,6 +31,7 @@ FLAGS = (
     "--disable-sync",
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+Theme = Literal["light", "dark"]
 THEMES = ("light", "dark")
 SERIOUS = ("serious", "critical")
 
@@ -81,7 +82,7 @@ class Visit:
         self.weight = 0
         self._name = ""
         options.setdefault("viewport", {"width": 1280, "height": 900})
-        self.context = browser.new_context(color_scheme=theme, **options)
+        self.context = browser.new_context(color_scheme=cast(Theme, theme), **options)
         self.context.add_init_script(
             f"try {{ localStorage.setItem('mode', '{theme}');"
             f" localStorage.setItem('theme', '{theme}'); }} catch (error) {{}}"

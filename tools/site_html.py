@@ -41,7 +41,7 @@ _CSS_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 @dataclass(frozen=True)
 class Finding:
-    """One defect. kind: dead-link, dead-asset, dead-anchor, foreign-request, no-alt, too-heavy..."""
+    """One defect. kind: dead-link, dead-asset, dead-anchor, foreign-request, no-alt, ..."""
 
     page: str
     kind: str
@@ -101,7 +101,8 @@ class _Reader(HTMLParser):
         if given.get("aria-hidden") == "true" or given.get("role") in ("presentation", "none"):
             return
         if tag == "img" and means_nothing(given.get("alt"), given.get("src", "")):
-            self.page.no_alt.append(f"<img src={given.get('src', '')[:80]!r} alt={given.get('alt')!r}>")
+            src, alt = given.get("src", "")[:80], given.get("alt")
+            self.page.no_alt.append(f"<img src={src!r} alt={alt!r}>")
         if tag == "svg" and given.get("role") == "img" and not given.get("aria-label"):
             self.page.no_alt.append("<svg role=img> without aria-label")
 
@@ -144,7 +145,9 @@ class Site:
         self.folder = folder
         self.base = f"/{base.strip('/')}/".replace("//", "/")
         self.files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-        names = sorted(f for f in self.files if f.endswith(".html") and not f.startswith("_static/"))
+        names = sorted(
+            f for f in self.files if f.endswith(".html") and not f.startswith("_static/")
+        )
         self.pages = {n: parse((folder / n).read_text(encoding="utf-8")) for n in names}
         self._weigh = cache(lambda name: len(gzip.compress((folder / name).read_bytes(), 6)))
 

@@ -1,12 +1,13 @@
 """Serve a folder on 127.0.0.1 the way a static host does: under a sub-path, with its 404 page.
 
-    python tools/site_server.py [--port 8000] [--prefix /name/] [FOLDER]
+python tools/site_server.py [--port 8000] [--prefix /name/] [FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -19,10 +20,20 @@ ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 
 
+class Server(ThreadingHTTPServer):
+    """Takes it calmly when a browser leaves a page before it has read everything."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Report what isn't a lost connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 class Handler(SimpleHTTPRequestHandler):
     """Files below `prefix`; anything else is answered with the site's 404 page."""
 
     prefix = "/"
+    protocol_version = "HTTP/1.1"  # one connection for many files
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {
         ".mjs": "text/javascript",
         ".wasm": "application/wasm",
@@ -41,7 +52,8 @@ class Handler(SimpleHTTPRequestHandler):
         if code != HTTPStatus.NOT_FOUND or not page.exists():
             return super().send_error(code, message, explain)
         # Before `make stamp` the page's links are relative to the site's root, which may lie above.
-        body = page.read_bytes().replace(b"<head>", b'<head><base href="%s">' % self.prefix.encode())
+        base = f'<head><base href="{self.prefix}">'.encode()
+        body = page.read_bytes().replace(b"<head>", base)
         self.send_response(HTTPStatus.NOT_FOUND)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -54,11 +66,11 @@ class Handler(SimpleHTTPRequestHandler):
         """Say nothing for each request."""
 
 
-def make_server(folder: Path, port: int = 0, prefix: str = "/") -> ThreadingHTTPServer:
+def make_server(folder: Path, port: int = 0, prefix: str = "/") -> Server:
     """A server on 127.0.0.1 (port 0: any free one); prefix as "/name/"."""
     prefix = f"/{prefix.strip('/')}/".replace("//", "/")
     handler = type("PrefixedHandler", (Handler,), {"prefix": prefix})
-    return ThreadingHTTPServer(("127.0.0.1", port), partial(handler, directory=str(folder)))
+    return Server(("127.0.0.1", port), partial(handler, directory=str(folder)))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ import pytest
 from minilab.facts.errors import InputError
 from minilab.facts.hardware import get_gpu, get_link, gpus, links, read_gpu_file
 
-NAMES = (
-    "t4 l4 l40s a10 a100-40g a100-80g h20 h100 h200 b200 b300 gb200 rtx-4090 rtx-pro-6000 mi300x"
-).split()
-LINKS = (
-    "pcie-4 pcie-5 infiniband-400 roce-100 roce-200 ethernet-10 ethernet-25 "
-    "nvlink-3 nvlink-4 nvlink-5"
-).split()
+NAMES = [
+    "t4", "l4", "l40s", "a10", "a100-40g", "a100-80g", "h20", "h100", "h200", "b200", "b300",
+    "gb200", "rtx-4090", "rtx-pro-6000", "mi300x",
+]  # fmt: skip
+LINKS = [
+    "nvlink-3", "nvlink-4", "nvlink-5", "pcie-4", "pcie-5", "infiniband-400", "roce-100",
+    "roce-200", "ethernet-10", "ethernet-25",
+]  # fmt: skip
 GOOD = {"name": "mine", "mem_bytes": 80e9, "mem_bw": 3.35e12, "flops": {"bf16": 9.89e14}}
 
 
@@ -70,7 +72,9 @@ def test_rates_are_dense(name: str) -> None:
         ("gb200", "gb200"),
     ],
 )
-def test_numbers_are_those_of_the_cited_file(data_folder, name: str, file: str) -> None:
+def test_numbers_are_those_of_the_cited_file(
+    data_folder: Callable[[str], Path], name: str, file: str
+) -> None:
     """A transcription error in our table."""
     text = (data_folder("aiconfigurator-silicon") / f"{file}.yaml").read_text()
     spec = {key: int(n) for key, n in re.findall(r"^ +(\w+): (\d+) *(?:#|$)", text, re.M)}
@@ -126,7 +130,7 @@ def test_unknown_gpu_names_the_closest(given: str, close: str) -> None:
     with pytest.raises(InputError) as caught:
         get_gpu(given)
     assert close in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="unknown link 'nvlink'; did you mean .*nvlink-4"):
+    with pytest.raises(InputError, match=r"unknown link 'nvlink'; did you mean .*nvlink-4"):
         get_link("nvlink")
 
 

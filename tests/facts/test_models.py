@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minilab.facts.errors import InputError
@@ -166,7 +167,13 @@ def test_pair_flops() -> None:
 def test_tensor_parallelism_splits_heads_but_never_below_one() -> None:
     model = get_model("qwen3-30b-a3b")  # 4 KV heads
     per_head = model.kv_bytes_per_token() // 4
-    assert [model.kv_bytes_per_token(tp=tp) // per_head for tp in (1, 2, 3, 4, 8)] == [4, 2, 2, 1, 1]
+    assert [model.kv_bytes_per_token(tp=tp) // per_head for tp in (1, 2, 3, 4, 8)] == [
+        4,
+        2,
+        2,
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v2-lite", "deepseek-v4-flash"])
@@ -212,6 +219,7 @@ def test_linear_layers_keep_a_state_and_no_kv() -> None:
     assert get_model("llama-3.1-8b").state_bytes() == 0
 
 
+@settings(deadline=None)
 @given(st.sampled_from(NAMES), st.integers(1, 300_000), st.integers(1, 5_000), st.integers(1, 8))
 def test_kv_bytes_only_grow_and_stay_below_all_full(
     name: str, tokens: int, more: int, tp: int
@@ -244,7 +252,7 @@ def test_the_table_is_consistent(name: str) -> None:
     assert ModelSpec(**row) == model
 
 
-def test_the_table_agrees_with_the_public_configs(data_folder) -> None:
+def test_the_table_agrees_with_the_public_configs(data_folder: Callable[[str], Path]) -> None:
     """Every config file has its row, and reading the file gives that row."""
     files = sorted((data_folder("model-configs")).glob("*_config.json"))
     by_hub = {model.hub: model for model in models().values()}

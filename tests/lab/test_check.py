@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import re
-import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -64,24 +63,18 @@ def test_a_right_answer_passes_and_prints_nothing_that_depends_on_data(
     assert printed(capsys, "90.3", " Queue Time ") == ["Exercise 90.3: passed"]
 
 
-@pytest.mark.parametrize("hole", [..., lambda ttft, slo: ..., None], ids=["dots", "returns", "raises"])
+@pytest.mark.parametrize(
+    "hole", [..., lambda ttft, slo: ..., None], ids=["dots", "returns", "raises"]
+)
 def test_a_hole_is_not_done_yet_rather_than_wrong(
     hole: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def raises(ttft: list[float], slo: float) -> float:
-        ...
         raise NotImplementedError("Exercise 90.1")
 
     lines = printed(capsys, "90.1", raises if hole is None else hole)
     assert lines[0] == "Exercise 90.1: not done yet"
     assert "raised" not in "".join(lines)
-
-
-def test_what_torch_has_not_implemented_is_an_error_and_not_a_hole() -> None:
-    def half(ttft: list[float], slo: float) -> float:
-        raise NotImplementedError("not implemented for 'Half'")
-
-    assert "'Half'" in told_of("90.1", half)
 
 
 # --- plausible mistakes, named --------------------------------------------------------------------
@@ -172,69 +165,6 @@ def test_printing_is_told_from_returning(capsys: pytest.CaptureFixture[str]) -> 
     assert "it printed" in lines[2] and "return" in lines[3]
 
 
-# --- what a function may do to its check ----------------------------------------------------------
-
-
-def test_an_exception_is_told_with_the_learners_own_line() -> None:
-    def divides(ttft: list[float], slo: float) -> float:
-        return [1.0][len(ttft)]
-
-    text = told_of("90.1", divides)
-    assert "IndexError" in text and "`return [1.0][len(ttft)]`" in text
-    assert "site-packages" not in text and "Traceback" not in text
-
-
-def test_an_endless_loop_ends_even_when_it_swallows_exceptions() -> None:
-    def loops(ttft: list[float], slo: float) -> float:
-        while True:
-            try:
-                sum(range(1000))
-            except Exception:
-                continue
-
-    assert "did not end within 0.3 s" in told_of("90.1", loops)
-
-
-def test_the_time_limit_holds_outside_the_main_thread_too() -> None:
-    stop, found = threading.Event(), []
-
-    def waits(ttft: list[float], slo: float) -> float:
-        stop.wait(30)
-        return 0.0
-
-    thread = threading.Thread(target=lambda: found.append(evaluate(find("90.1"), waits)))
-    thread.start()
-    thread.join(10)
-    stop.set()
-    assert found and "did not end" in found[0].came_out
-
-
-def test_leaving_the_interpreter_is_a_failure_and_not_an_exit() -> None:
-    def leaves(ttft: list[float], slo: float) -> float:
-        raise SystemExit(3)
-
-    assert "SystemExit" in told_of("90.1", leaves)
-
-
-def test_a_function_that_sorts_its_input_in_place_does_not_spoil_the_check() -> None:
-    def sorts(gaps: list[float]) -> float:
-        gaps.sort()
-        gaps.clear()
-        return math.pi
-
-    before = find("90.2").shown()[0].args[0][:]
-    told_of("90.2", sorts)
-    assert find("90.2").shown()[0].args[0] == before
-    shown = find("90.1").shown()[0].args[0]
-    evaluate(find("90.1"), lambda ttft, slo: ttft.clear())
-    assert len(shown) == 7
-
-
-def test_other_parameters_than_asked_are_told_by_the_signature() -> None:
-    text = told_of("90.1", lambda ttft: 0.5)
-    assert "takes other inputs, (ttft)" in text
-
-
 def test_the_result_in_place_of_the_function_is_recognised() -> None:
     text = told_of("90.1", good([0.4, 0.6], 0.5))
     assert "called too early" in text and 'lab.check("90.1", attainment)' in text
@@ -246,7 +176,12 @@ def test_the_result_in_place_of_the_function_is_recognised() -> None:
 
 @pytest.mark.parametrize(
     ("given", "says"),
-    [("90.9", "90.1, 90.2, 90.3, 90.D1"), (90.1, "quotes"), ("goodput", "quotes"), ("89.1", "none")],
+    [
+        ("90.9", "90.1, 90.2, 90.3, 90.D1"),
+        (90.1, "quotes"),
+        ("goodput", "quotes"),
+        ("89.1", "no exercise"),
+    ],
 )
 def test_an_unknown_id_names_the_known_ones_in_one_line(given: Any, says: str) -> None:
     with pytest.raises(InputError) as error:
@@ -267,7 +202,7 @@ def test_the_session_keeps_the_latest_verdict_and_counts_the_tries() -> None:
 
 
 def test_hints_come_in_steps_and_the_check_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 'shows hint 1 of 3' in printed(capsys, "90.1", ...)[-1]
+    assert "shows hint 1 of 3" in printed(capsys, "90.1", ...)[-1]
     for number in (1, 2, 3, 3):
         lab.hint("90.1")
         out = capsys.readouterr().out
@@ -284,8 +219,3 @@ def test_drawn_cases_are_the_same_in_every_session_and_differ_among_themselves(
     random.seed(2)
     assert [case.args for case in find("90.1").drawn()] == first
     assert len({str(args) for args in first}) == 20
-
-
-def test_expected_values_come_from_the_reference_and_not_from_the_learners_globals() -> None:
-    globals()["attainment"] = lambda ttft, slo: 0.0
-    assert evaluate(find("90.1"), lambda ttft, slo: 0.0).word == NOT_YET

@@ -1,4 +1,4 @@
-"""The first cell and the environment: on Colab nothing but minilab may change, elsewhere nothing."""
+"""The first cell and the environment: on Colab only minilab may change, elsewhere nothing."""
 
 from __future__ import annotations
 

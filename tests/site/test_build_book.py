@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import build_book
 import pytest
+
+import build_book
 from build_book import (
     BuildError,
     build,
@@ -21,7 +22,10 @@ def test_every_level_of_the_contents_is_counted() -> None:
     toc = {
         "root": "book/index",
         "parts": [
-            {"caption": "A", "chapters": [{"file": "book/a.md", "sections": [{"file": "b.ipynb"}]}]},
+            {
+                "caption": "A",
+                "chapters": [{"file": "book/a.md", "sections": [{"file": "b.ipynb"}]}],
+            },
             {"caption": "B", "chapters": [{"file": "c"}, {"url": "https://example.org"}]},
         ],
     }

@@ -1,12 +1,13 @@
-"""The check without a browser: each kind of planted fault is found, and a sound site has none."""
+"""The check without a browser: each kind of planted fault is found; a sound site has none."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 
-import crawl
 import pytest
+
+import crawl
 from site_html import Site, css_urls, is_foreign, means_nothing
 
 SOUND = {

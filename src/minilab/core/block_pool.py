@@ -89,20 +89,18 @@ class BlockPool:
         """Blocks of the ``count`` least recently used idle keys; of one release, tail first."""
         queue, idle, cached = self._queue, self.idle, self.cached
         evicted: list[int] = []
-        while True:
+        while len(evicted) < count:
             stamp, keys = queue[0]
-            while keys:
-                if len(evicted) == count:
-                    self.num_evictions += count
-                    self._queued -= count
-                    return evicted
+            while keys and len(evicted) < count:
                 key = keys.pop()
+                self._queued -= 1
                 if idle.get(key) == stamp:
                     del idle[key]
                     evicted.append(cached.pop(key))
-                else:
-                    self._queued -= 1
-            queue.popleft()
+            if not keys:
+                queue.popleft()
+        self.num_evictions += count
+        return evicted
 
     def publish(self, keys: Sequence[int], blocks: Sequence[int]) -> bool:
         """Make full, computed, private blocks findable under ``keys``.

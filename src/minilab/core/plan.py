@@ -37,6 +37,7 @@ class StepPlan:
         drafts: draft tokens to verify, by request id (empty: plain decode).
         admitted: requests that left the queue for this step.
         preempted: requests that lost their blocks so that this step fits.
+        clock: the scheduler's count of decode steps, if it keeps one.
     """
 
     prefills: Sequence[Prefill] = ()
@@ -48,6 +49,13 @@ class StepPlan:
     num_draft_tokens = 0
     admitted: Sequence[RequestState] = ()
     preempted: Sequence[RequestState] = ()
+    clock = 0
+
+    def context_of(self, request: RequestState) -> int:
+        """KV tokens that one decoding request reads, the new token included."""
+        if request.decoding:
+            return request.offset + self.clock + 1
+        return request.num_computed_tokens + 1
 
     @property
     def num_tokens(self) -> int:

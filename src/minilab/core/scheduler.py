@@ -188,6 +188,7 @@ class Scheduler:
         plan.decodes = batch.requests
         plan.num_decodes = count = len(batch.requests)
         plan.context = batch.kv_tokens + count
+        plan.clock = batch.clock
         if plan.drafts:
             plan.num_draft_tokens = sum(plan.drafts.values())
         return count + plan.num_draft_tokens

@@ -93,7 +93,8 @@ def kv_budget(
     have = gpu.mem_bytes * utilization
     raise InputError(
         f"{model.name} in {weight_dtype} on {gpu.name} with tp={tp} needs {_gib(need)} per GPU "
-        f"before any KV ({_gib(weights)} of it weights), there are {_gib(have)}; {_way_out(tp)}"
+        f"before any KV ({_gib(weights)} of it weights), there are {_gib(have)}; "
+        + _way_out(gpu, model, utilization, weight_dtype, tp)
     )
 
 
@@ -116,7 +117,8 @@ def default_kv_blocks(
         need = block_size * model.kv_bytes_per_token(kv_dtype, tp)
         raise InputError(
             f"{model.name} on {gpu.name} with tp={tp} leaves {_gib(avail)} for KV, one block of "
-            f"{block_size} tokens needs {_gib(need)}; {_way_out(tp)}"
+            f"{block_size} tokens needs {_gib(need)}; "
+            + _way_out(gpu, model, utilization, weight_dtype, tp)
         )
     return blocks
 
@@ -179,5 +181,10 @@ def _gib(size: float) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
-def _way_out(tp: int) -> str:
-    return f"raise tp to {2 * tp}, quantise the weights (fp8, int4) or take a bigger GPU"
+def _way_out(gpu: GPU, model: ModelSpec, utilization: float, dtype: str, tp: int) -> str:
+    """Names the smallest larger tp (doubling) that leaves a tenth of the memory for KV."""
+    room = gpu.mem_bytes * (utilization - 0.1) - NON_TORCH_BYTES
+    for more in (tp * 2**power for power in range(1, 8)):
+        if model.weight_bytes(dtype) / more + activation_bytes(model, more) < room:
+            return f"use tp={more}, quantised weights (fp8, int4) or a bigger GPU"
+    return "use quantised weights (fp8, int4) or a bigger GPU"

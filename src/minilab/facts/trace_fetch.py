@@ -129,8 +129,10 @@ class _Download:
 
     def retrieve(self, path: Path) -> bool:
         """Have pooch verify the file at ``path`` or get it; False if the hash came out wrong."""
+        pooch = _extra("pooch")
+        pooch.get_logger().setLevel("WARNING")  # the bar, or our one line, says what goes on
         try:
-            _extra("pooch").retrieve(
+            pooch.retrieve(
                 url=self.trace["url"],
                 known_hash=f"sha256:{self.trace['sha256']}",
                 fname=path.name,

@@ -211,7 +211,7 @@ def sessions(
             k = len(rows)
             text = turn(rows, when, text, user[k], output[k], session, after, gap)
             after, gap, when = k, pause[k], when + pause[k]
-    return Workload(in_order(rows), None, seed, _source("sessions"))
+    return Workload(in_order(rows), None, seed, _source("sessions")).validate()
 
 
 def agents(

@@ -19,6 +19,8 @@ from minilab.lab.hints import next_hint
 from minilab.lab.progress import NOT_DONE, NOT_YET, PASSED, session
 from minilab.lab.slips import slip_in, swapped
 
+DRAWN = "drawn at random"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -84,7 +86,7 @@ def evaluate(exercise: Exercise, answer: Any) -> Verdict:
         return _not_a_function(exercise, answer)
     function = answer if wants_function else None
     cases = [(case, case.name) for case in shown]
-    cases += [(case, "drawn at random") for case in exercise.drawn()]
+    cases += [(case, DRAWN) for case in exercise.drawn()]
     trials = []
     for case, name in cases:
         expected = exercise.reference(*case.args, **case.kwargs)
@@ -103,7 +105,7 @@ def _judge(
     tolerance = Tolerance(exercise.rel, exercise.abs)
     failing = [t for t in trials if t.outcome.failure or not _right(t, tolerance)]
     if not failing:
-        return Verdict(PASSED, tried=_counted(exercise, trials) if function else "")
+        return Verdict(PASSED, tried=_counted(trials) if function else "")
     worst, outcome = failing[0], failing[0].outcome
     tried = _call(exercise, function, worst) if function else ""
     if outcome.failure:
@@ -137,7 +139,7 @@ def _suspicion(exercise: Exercise, trials: list[_Trial], failing: list[_Trial]) 
     given = {show_value(t.outcome.value) for t in values}
     if len(given) == 1 and given != {"None"} and len({show_value(t.expected) for t in values}) > 1:
         return "the result is the same whatever goes in: is a value typed in, or a global used?"
-    if failing[0].name == "drawn at random":
+    if failing[0].name == DRAWN:
         return "the cases shown hold, others do not: is something typed in that is to be computed?"
     return ""
 
@@ -151,11 +153,11 @@ def _comes_from(wrong: Callable[..., Any], trial: _Trial, exercise: Exercise) ->
 
 
 def _not_a_function(exercise: Exercise, answer: Any) -> Verdict:
-    name = _name(exercise.reference)
+    name, inputs = _name(exercise.reference), ", ".join(exercise.names)
     return Verdict(
         NOT_YET,
         came_out=f"{show_value(answer)}, {kind(answer)}",
-        expected=f"the function itself, which the check then calls with ({', '.join(exercise.names)})",
+        expected=f"the function itself, which the check then calls with ({inputs})",
         likely=f'called too early? Write lab.check("{exercise.id}", {name}), without parentheses '
         f"after {name}",
     )
@@ -173,8 +175,8 @@ def _call(exercise: Exercise, function: Callable[..., Any], trial: _Trial) -> st
     return f"{_name(function)}({', '.join(given)})" + (f"  ({trial.name})" if trial.name else "")
 
 
-def _counted(exercise: Exercise, trials: list[_Trial]) -> str:
-    shown = len(exercise.shown())
-    drawn = len(trials) - shown
+def _counted(trials: list[_Trial]) -> str:
+    drawn = sum(trial.name == DRAWN for trial in trials)
+    shown = len(trials) - drawn
     counted = f"{shown} case{'s' if shown > 1 else ''}"
-    return f"{counted} and {drawn} drawn at random" if drawn else counted
+    return f"{counted} and {drawn} {DRAWN}" if drawn else counted

@@ -85,6 +85,7 @@ def run_notebook(path: Path, seconds: int = SECONDS) -> Run:
         interrupt_on_timeout=True,
         allow_errors=True,
         kernel_name="python3",
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],  # its warnings are not a learner's
         resources={"metadata": {"path": str(path.parent)}},
     )
     run = Run([cell.source if cell.cell_type == "code" else "" for cell in notebook.cells[:-1]])

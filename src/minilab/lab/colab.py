@@ -27,11 +27,13 @@ _CELL = """\
 # Only on Colab: install minilab from its tag and nothing else (Colab's torch and numpy stay).
 REPO, TAG = "{repo}", "{tag}"
 try:
-    import google.colab
+    import google.colab  # noqa: F401
 except ImportError:
     pass
 else:
-    import subprocess, sys
+    import subprocess
+    import sys
+
     if REPO.startswith("OWNER/"):
         raise SystemExit("This copy names no repository yet: make stamp REPO=owner/name TAG=" + TAG)
     source = f"https://github.com/{{REPO}}/archive/refs/tags/{{TAG}}.zip"
@@ -43,6 +45,7 @@ else:
         raise SystemExit(f"minilab {{TAG}} was not installed: the lines above say why")
 
 from minilab import lab
+
 lab.environment()"""
 
 

@@ -122,10 +122,9 @@ def find(exercise_id: object) -> Exercise:
     for exercise in exercises:
         if exercise.id == exercise_id:
             return exercise
-    known = ", ".join(e.id for e in exercises) or "none"
-    raise InputError(
-        f"exercise {exercise_id!r}: lab {lab_of(exercise_id)} has {known}; use one of these ids"
-    )
+    known = ", ".join(e.id for e in exercises)
+    there = f"lab {lab_of(exercise_id)} has {known}" if known else "no exercise of that lab is here"
+    raise InputError(f"exercise {exercise_id!r}: {there}; use an id that the notebook names")
 
 
 def _module(lab: str) -> ModuleType | None:

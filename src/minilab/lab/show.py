@@ -51,7 +51,7 @@ def show(fig: Figure, *, alt: str, kind: str = "png") -> None:
     shell = sys.modules.get("IPython")
     if shell is not None and shell.get_ipython() is not None:
         display = importlib.import_module("IPython.display")
-        display.display(display.HTML(img(picture)))
+        display.display({"text/html": img(picture), "text/plain": picture.alt}, raw=True)
 
 
 def draw(fig: Figure, alt: str, kind: str = "png") -> Picture:

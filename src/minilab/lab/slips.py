@@ -34,11 +34,11 @@ def _factor(by: float, told: str, suspicion: str, unit: str = "") -> Slip:
     return Slip(lambda value: value * by, message, unit)
 
 
-def _step(by: int, suspicion: str) -> Slip:
+def _off_by(step: int) -> Slip:
     def wrong(value: float) -> float | None:
-        return value + by if isinstance(value, int) else None
+        return value + step if isinstance(value, int) else None
 
-    return Slip(wrong, f"off by one: {suspicion}")
+    return Slip(wrong, "off by one: is an end counted twice, or left out?")
 
 
 SLIPS = (
@@ -61,8 +61,8 @@ SLIPS = (
         lambda value: 1 / value if value else None,
         "upside down: have numerator and denominator changed places?",
     ),
-    _step(+1, "is an end counted that should not be?"),
-    _step(-1, "is an end left out that should count?"),
+    _off_by(+1),
+    _off_by(-1),
 )
 
 

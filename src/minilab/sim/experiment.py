@@ -29,11 +29,19 @@ from minilab.facts.errors import InputError
 from minilab.facts.hardware import get_gpu
 from minilab.facts.models import get_model
 from minilab.facts.runlog import RunLog
+from minilab.facts.ticks import TICKS_PER_SECOND
 from minilab.facts.user_input import unknown_name
 from minilab.facts.workload import Workload
 from minilab.sim.cluster import Cluster
+from minilab.sim.speculation import Speculation
 from minilab.sim.tick_cost import TickCost
 from minilab.sim.workload_spec import WorkloadSpec
+
+MAX_BLOCKS = 50_000_000
+"""KV blocks of all instances together: more would take gigabytes to list."""
+
+MAX_SECONDS = (1 << 63) / TICKS_PER_SECOND
+"""Simulated time whose ticks fit the int64 of a run log: six days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,9 @@ class Experiment:
         tp: GPUs per instance (tensor parallel).
         instances: how many copies of the model serve.
         kv_blocks: KV blocks per instance; ``None``: what the GPU's memory holds at 90 %.
+        num_speculative_tokens: drafts per request and step; 0: no speculation. Drafting itself is
+            free here: only verifying costs.
+        acceptance_rate: chance that a draft is accepted, given that those before it were.
         cost: ``None`` for data-sheet terms, or a cost model as JSON text (``facts.cost``).
     """
 
@@ -65,6 +76,8 @@ class Experiment:
     prefix_cache: bool = True
     router: str = "round-robin"
     cost: str | None = None
+    num_speculative_tokens: int = 0
+    acceptance_rate: float = 0.7
 
     # -- as a value -------------------------------------------------------------------------------
 
@@ -154,6 +167,26 @@ class Experiment:
         except ValueError as error:
             raise InputError(str(error)) from None
 
+    def check(self) -> Experiment:
+        """Itself, if what it names exists and fits together; the workload is not looked at.
+
+        Raises:
+            InputError: it does not.
+        """
+        if self.router not in ROUTERS:
+            raise unknown_name("router", self.router, ROUTERS)
+        for name, value in (("instances", self.instances), ("tp", self.tp)):
+            if value < 1:
+                raise InputError(f"{name} is {value}; give a whole number of at least 1")
+        blocks = self.scheduler_config().num_blocks
+        if blocks * self.instances > MAX_BLOCKS:
+            raise InputError(
+                f"{self.instances} instances of {blocks} KV blocks; at most {MAX_BLOCKS} blocks in "
+                "all; use larger blocks, fewer blocks or fewer instances"
+            )
+        self.cost_model()
+        return self
+
     def build(
         self,
         scheduler: Callable[[SchedulerConfig], Any] = Scheduler,
@@ -162,18 +195,27 @@ class Experiment:
         concurrency: int | None = None,
     ) -> Cluster:
         """The cluster, with a scheduler of your own if you like."""
-        if self.router not in ROUTERS:
-            raise unknown_name("router", self.router, ROUTERS)
-        if self.instances < 1:
-            raise InputError(f"instances is {self.instances}; a cluster needs at least 1")
+        self.check()
         config, cost = self.scheduler_config(), self.cost_model()
         ticks = TickCost(cost.linear())
         return Cluster(
-            [Instance(scheduler(config), ticks, skip=skip) for _ in range(self.instances)],
+            [
+                Instance(scheduler(config), ticks, skip=skip, drafter=self._drafter(index))
+                for index in range(self.instances)
+            ],
             make_router(self.router),
             request_overhead=cost.linear().request_overhead,
             concurrency=concurrency,
         )
+
+    def _drafter(self, index: int) -> Speculation | None:
+        if not self.num_speculative_tokens:
+            return None
+        try:
+            seed = 1000 * self.workload.seed + index
+            return Speculation(self.num_speculative_tokens, self.acceptance_rate, seed)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
     def run(self, workload: Workload | None = None, **build: Any) -> RunLog:
         """Simulate; ``workload`` saves loading it again, ``build`` goes to ``build``.
@@ -182,11 +224,13 @@ class Experiment:
         reading the trace, writing the record and statistics are not in it.
         """
         work = self.workload.load() if workload is None else workload
+        _check_time(max(request.arrival for request in work.requests))
         with _no_garbage_collection():
             begin = time.process_time()
             cluster = self.build(concurrency=work.concurrency, **build)
             cluster.run(work.requests)
             spent = time.process_time() - begin
+        _check_time(cluster.now / TICKS_PER_SECOND)
         return cluster.recorder.to_runlog(
             sorted(cluster.states.values(), key=lambda state: state.id),
             self._meta(work, cluster, spent),
@@ -208,6 +252,14 @@ class Experiment:
             "preemptions": sum(scheduler.num_preemptions for scheduler in schedulers),
             "versions": versions(),
         }
+
+
+def _check_time(seconds: float) -> None:
+    if not seconds < MAX_SECONDS:
+        raise InputError(
+            f"the run lasts {seconds:g} s; at most {MAX_SECONDS:g} s (six days) fit a run log; "
+            "take fewer requests (limit) or let them arrive sooner (rate, speedup)"
+        )
 
 
 def versions() -> dict[str, str]:

@@ -69,10 +69,8 @@ class TickCost:
         window = self._window
         context = growing = 0
         valid = FOREVER
-        base = (plan.context - plan.num_decodes - sum(r.offset for r in plan.decodes.values()))
-        clock = base // plan.num_decodes  # context is the sum of (offset + clock + 1)
         for request in plan.decodes.values():
-            length = request.offset + clock + 1
+            length = plan.context_of(request)
             if length < window:
                 context += length
                 growing += 1

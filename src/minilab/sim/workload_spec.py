@@ -6,11 +6,15 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from minilab.facts.arrivals import uniform
+from minilab.facts.arrivals import uniform, whole
 from minilab.facts.errors import InputError
 from minilab.facts.traces import load, load_file, names
 from minilab.facts.user_input import unknown_name
 from minilab.facts.workload import Workload, closed_loop, synthetic
+
+
+MAX_REQUESTS = 5_000_000
+"""Synthetic requests of one run: more would fill the memory of a small machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,9 @@ class WorkloadSpec:
     def _synthetic(self) -> Workload:
         prompt = uniform(self.prompt_tokens, self.jitter)
         output = uniform(self.output_tokens, self.jitter)
-        n = self.limit or 1000
+        n = 1000 if self.limit is None else whole("limit", self.limit)
+        if n > MAX_REQUESTS:
+            raise InputError(f"limit {n}; at most {MAX_REQUESTS} synthetic requests; lower it")
         if self.concurrency is not None:
             return closed_loop(self.concurrency, n, prompt, output, seed=self.seed)
         rate = 4.0 if self.rate is None else self.rate
