@@ -138,7 +138,7 @@ def build(source: Path, out: Path, strict: bool = True) -> list[str]:
     target = out / "_build"
     key = outputs_key(source, os.environ.get("MINILAB_DATA"))
     if drop_stale_cache(target, key):
-        print("The package or its data changed: all pages are computed anew.")
+        print("The package or its data changed: all pages are computed anew.", flush=True)
     shutil.rmtree(target / "html", ignore_errors=True)  # a page removed from the toc must not stay
     run_jupyter_book(source, out, build_environment(source, key), strict)
     missing = missing_pages(target / "html", pages)

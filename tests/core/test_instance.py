@@ -73,6 +73,7 @@ def test_views_inside_a_run_agree_with_stepping(seed: int) -> None:
         for moment in moments:
 
             def read(t: int = moment, rows: list[tuple[int, ...]] = rows) -> None:
+                probe.queued_at = t
                 rows.append(
                     (view.running, view.waiting, view.tokens_at(t), view.blocks_at(t),
                      view.match(probe))

@@ -102,6 +102,7 @@ def test_a_sound_log_passes(gaps: str | None) -> None:
         ("tenant", 1, None, r"tenant None is not text"),
         ("id", 1, 3, r"row 1: id 3 after id 3; sort by id"),
         ("output_tokens", 0, 5, r"row 0\): 3 gaps for output_tokens 5; n tokens have n - 1 gaps"),
+        ("output_tokens", 0, 3, r"row 0\): 3 gaps for output_tokens 3; n tokens have n - 1 gaps"),
         ("output_tokens", 1, 0, r"row 1\): first_token 1.5 with output_tokens 0"),
         ("first_token", 1, np.nan, r"row 1\): first_token nan though other requests have one"),
         ("finish", 0, np.nan, r"row 0\): finish nan though other requests have one"),
@@ -172,13 +173,18 @@ def test_each_fault_of_runs_and_spans_is_found(part, name, row, value, message) 
         log.check()
 
 
-def test_a_span_over_two_instances_is_refused() -> None:
+def test_a_span_over_two_instances_is_refused_and_a_span_on_each_is_not() -> None:
     second = TICKS_PER_SECOND
-    rows = [(second, second, 0, 1, 1, 0, 0, 0), (2 * second, second, 0, 2, 1, 1, 0, 0)]
-    spans = table(SPAN_COLUMNS, [(0, second, 0, 2, 0)])
+    rows = [(second, second, 0, 1, 1, 0, 0, 0), (3 * second, second, 0, 1, 1, 1, 0, 0)]
     log = small_log()
+
+    def check(*spans: tuple[int, ...]) -> None:
+        gaps = GapRuns(table(RUN_COLUMNS, rows), table(SPAN_COLUMNS, list(spans)), 3)
+        RunLog(log.requests, gaps).check()
+
+    check((0, second, 0, 1, 0), (0, 3 * second, 1, 2, 0))
     with pytest.raises(InputError, match=r"gaps.spans: row 0: runs of two instances"):
-        RunLog(log.requests, GapRuns(table(RUN_COLUMNS, rows), spans, 3)).check()
+        check((0, second, 0, 2, 0))
 
 
 @pytest.mark.parametrize(
@@ -328,6 +334,21 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, ending
     out = subprocess.run(run, capture_output=True, text=True, check=False)
     assert out.stdout.startswith(f"InputError {path}: cannot be written: "), out.stderr
     assert "make room" in out.stdout and len(out.stdout.splitlines()) == 1
+    assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]
+
+
+def test_the_old_file_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "log.jsonl"
+    runlog_io.write(small_log(), path)
+    before = path.read_bytes()
+
+    def refuse(source: object, target: object) -> None:
+        assert path.read_bytes() == before and Path(str(source)).parent == tmp_path
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(InputError, match="cannot be written: Permission denied"):
+        runlog_io.write(small_log("runs"), path)
     assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from typing import Any
 
 from minilab.lab.attempt import Attempt, attempt
@@ -43,9 +44,10 @@ def test_an_exception_deep_in_a_library_is_told_by_the_line_that_called_it() -> 
     assert "`return json.loads(text)`" in failure and "decoder" not in failure
 
 
-def test_an_endless_loop_ends_even_when_it_swallows_exceptions() -> None:
+def test_a_long_loop_ends_even_when_it_swallows_exceptions() -> None:
     def loops() -> None:
-        while True:
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
             try:
                 sum(range(1000))
             except Exception:

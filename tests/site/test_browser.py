@@ -143,7 +143,7 @@ def test_in_dark_mode_tables_are_dark_and_figures_have_light_paper(
         page = visit.go("book/sample.html")
         assert luminance(page, "body") < 0.2
         assert luminance(page, ".cell_output .text_html td") < 0.2, "a light panel around a table"
-        assert luminance(page, ".cell_output img") > 0.9, "black axes on a dark page"
+        assert luminance(page, ".cell_output img") > 0.98, "black axes on a dark page"
         visit.close()
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import repeat
 
 
 class BlockPool:
@@ -86,35 +87,36 @@ class BlockPool:
         return taken
 
     def _evict(self, count: int) -> list[int]:
-        """Blocks of the ``count`` least recently used idle keys; of one release, tail first."""
+        """Blocks of the ``count`` least recently used idle keys; of one release, tail first.
+
+        Works on as many keys at once as one release left: dict methods mapped over a list are
+        several times faster than a loop, and evictions are half the work on a cold trace.
+        """
         queue, idle, cached = self._queue, self.idle, self.cached
         evicted: list[int] = []
-        while len(evicted) < count:
+        while (missing := count - len(evicted)) > 0:
             stamp, keys = queue[0]
-            while keys and len(evicted) < count:
-                key = keys.pop()
-                self._queued -= 1
-                if idle.get(key) == stamp:
-                    del idle[key]
-                    evicted.append(cached.pop(key))
+            tail = keys[-missing:]
+            del keys[-missing:]
+            self._queued -= len(tail)
+            stamps = list(map(idle.pop, tail, repeat(0)))
+            if stamps.count(stamp) < len(tail):
+                # Used again since (and idle again under a later stamp), or in use: not ours.
+                idle.update((key, s) for key, s in zip(tail, stamps, strict=True) if s > stamp)
+                tail = [key for key, s in zip(tail, stamps, strict=True) if s == stamp]
+            evicted += map(cached.pop, reversed(tail))
             if not keys:
                 queue.popleft()
         self.num_evictions += count
         return evicted
 
-    def publish(self, keys: Sequence[int], blocks: Sequence[int]) -> bool:
+    def publish(self, keys: list[int], blocks: list[int]) -> bool:
         """Make full, computed, private blocks findable under ``keys``.
 
         A key that is there already keeps its block: two requests may compute the same text in one
         step, and the second copy then stays private to its request. Returns False in that case.
         """
-        cached = self.cached
-        if cached.keys().isdisjoint(keys):
-            cached.update(zip(keys, blocks, strict=True))
-            return True
-        for key, block in zip(keys, blocks, strict=True):
-            cached.setdefault(key, block)
-        return False
+        return list(map(self.cached.setdefault, keys, blocks)) == blocks
 
     def acquire(self, keys: Sequence[int]) -> list[int]:
         """Add a user to published blocks; returns their ids."""
@@ -157,7 +159,7 @@ class BlockPool:
                     shared[key] -= 1
             keys = [key for key in keys if key not in kept]
         self._stamp += 1
-        self.idle.update(dict.fromkeys(keys, self._stamp))
+        self.idle.update(zip(keys, repeat(self._stamp)))
         self._queue.append((self._stamp, keys))
         self._queued += len(keys)
         if self._queued > 2 * len(self.idle) + 4096:

@@ -20,9 +20,21 @@ class DecodeBatch:
     Attributes:
         clock: decode steps made since the start.
         kv_tokens: KV tokens of all requests in the batch.
+        grown: steps of the current run whose blocks are taken; the first step's are taken when it
+            is planned, later ones when the run is committed, or before if somebody looks.
     """
 
-    __slots__ = ("_due", "_finishing", "block_size", "clock", "kv_tokens", "pool", "requests")
+    __slots__ = (
+        "_due",
+        "_finishing",
+        "_uneven",
+        "block_size",
+        "clock",
+        "grown",
+        "kv_tokens",
+        "pool",
+        "requests",
+    )
 
     def __init__(self, pool: BlockPool, block_size: int) -> None:
         self.pool = pool
@@ -30,12 +42,15 @@ class DecodeBatch:
         self.requests: dict[int, RequestState] = {}
         self.clock = 0
         self.kv_tokens = 0
+        self.grown = 1
         # (clock of the last token, id, request). An entry whose request was preempted or shifted
         # in the meantime no longer equals ``request.last`` and is dropped when it comes up.
         self._finishing: list[tuple[int, int, RequestState]] = []
         # Phase p: the requests that open a new block when clock % block_size == p. Empty phases
         # are removed, so that a large block costs no scan of empty ones.
         self._due: dict[int, dict[int, RequestState]] = {}
+        # After a shift both are out of date; they are made anew when a lockstep step needs them.
+        self._uneven = False
 
     # -- membership ---------------------------------------------------------------------------
 
@@ -64,6 +79,8 @@ class DecodeBatch:
 
     def _enter(self, request: RequestState, last: int) -> None:
         request.last = last
+        if self._uneven:
+            return
         heappush(self._finishing, (last, request.id, request))
         phase = -request.offset % self.block_size
         due = self._due.get(phase)
@@ -74,16 +91,28 @@ class DecodeBatch:
 
     def _leave(self, request: RequestState) -> None:
         request.last = -1
+        if self._uneven:
+            return
         phase = -request.offset % self.block_size
         due = self._due[phase]
         del due[request.id]
         if not due:
             del self._due[phase]
 
+    def _even_out(self) -> None:
+        """Make the tables of lockstep anew after steps in which requests moved unevenly."""
+        self._uneven = False
+        self._finishing.clear()
+        self._due.clear()
+        for request in self.requests.values():
+            self._enter(request, request.last)
+
     # -- blocks -------------------------------------------------------------------------------
 
     def due(self) -> int:
         """How many requests open a new block in the next step."""
+        if self._uneven:
+            self._even_out()
         requests = self._due.get(self.clock % self.block_size)
         return len(requests) if requests else 0
 
@@ -97,26 +126,29 @@ class DecodeBatch:
                 request.block_table.append(block)
 
     def grow(self, steps: int) -> None:
-        """Open the blocks of steps 2..``steps`` of a run (those of the first are taken already)."""
+        """Open the blocks of the first ``steps`` steps of the current run, as far as not done."""
         size, due = self.block_size, self._due
-        first = self.clock + 1
-        if steps <= len(due):
-            for clock in range(first, self.clock + steps):
+        first, more = self.clock + self.grown, steps - self.grown
+        if more <= 0:
+            return
+        self.grown = steps
+        if more < len(due):
+            for clock in range(first, first + more):
                 self.open_blocks(clock)
             return
         take = self.pool.take
         for phase, requests in due.items():
             wait = (phase - first) % size
-            if wait < steps - 1:
-                blocks = (steps - 2 - wait) // size + 1
+            if wait < more:
+                blocks = (more - 1 - wait) // size + 1
                 for request in requests.values():
                     request.block_table += take(blocks)
 
     def growth(self, steps: int) -> int:
-        """Blocks that steps 2..``steps`` of a run open."""
+        """Blocks that ``grow(steps)`` would take."""
         size = self.block_size
-        cycles, rest = divmod(steps - 1, size)
-        first = self.clock + 1
+        cycles, rest = divmod(max(0, steps - self.grown), size)
+        first = self.clock + self.grown
         return cycles * len(self.requests) + sum(
             len(requests)
             for phase, requests in self._due.items()
@@ -145,25 +177,21 @@ class DecodeBatch:
 
     def advance(self, steps: int) -> None:
         """Every request moves by ``steps`` tokens; the blocks of later steps are taken here."""
-        if steps > 1:
+        if steps > self.grown:
             self.grow(steps)
+        self.grown = 1
         self.clock += steps
         self.kv_tokens += len(self.requests) * steps
 
     def shift(self, request: RequestState, extra: int) -> None:
-        """``request`` moved by ``extra`` tokens more than the others in the step just made.
-
-        Blocks beyond its new position (drafts that were rejected) go back to the pool.
-        """
-        last = request.last - extra
-        self._leave(request)
+        """``request`` moved by ``extra`` tokens more than the others in the step just made."""
+        self._uneven = True
+        request.last -= extra
         request.offset += extra
         self.kv_tokens += extra
-        self._enter(request, last)
-        self.trim(request)
 
     def trim(self, request: RequestState) -> None:
-        """Return blocks that ``request`` took for tokens which did not come."""
+        """Give blocks back that ``request`` took for drafts which were rejected."""
         need = -(-(request.offset + self.clock) // self.block_size)
         table = request.block_table
         if len(table) > need:
@@ -173,6 +201,12 @@ class DecodeBatch:
     def pop_finished(self) -> list[RequestState]:
         """Requests that have put out their last token, by arrival; they leave the batch."""
         finishing, clock = self._finishing, self.clock
+        if self._uneven:
+            late = [request for request in self.requests.values() if request.last <= clock]
+            late.sort(key=lambda request: (request.last, request.id))
+            for request in late:
+                self.remove(request)
+            return late
         if not finishing or finishing[0][0] > clock:
             return []
         done: list[RequestState] = []

@@ -22,16 +22,20 @@ def affordable_drafts(batch: DecodeBatch, budget: int) -> dict[int, int]:
     left = budget - len(batch.requests)
     drafts: dict[int, int] = {}
     needs: list[tuple[RequestState, int]] = []
+    total = 0
     for request in batch.requests.values():
         count = min(request.num_draft_tokens, left, request.last - clock - 1)
         if count > 0:
             drafts[request.id] = count
             left -= count
-        end = request.offset + clock + 1 + max(count, 0)
+        else:
+            count = 0
+        end = request.offset + clock + 1 + count
         need = -(-end // size) - len(request.block_table)
         if need > 0:
             needs.append((request, need))
-    if not drafts or sum(need for _, need in needs) > batch.pool.available:
+            total += need
+    if not drafts or total > batch.pool.available:
         return {}
     for request, need in needs:
         request.block_table += batch.pool.take(need)
@@ -46,13 +50,9 @@ def commit_counts(
     Raises:
         ValueError: a count that the plan did not allow (below 0, or above 1 + its drafts).
     """
-    for request_id in plan.drafts:
-        request = batch.requests[request_id]
-        request.num_draft_tokens = 0
-        if outcome.tokens.get(request_id, 1) == 1:
-            batch.trim(request)  # every draft was rejected
-    for request_id, count in outcome.tokens.items():
-        shifted = batch.requests.get(request_id)
+    requests, tokens = batch.requests, outcome.tokens
+    for request_id, count in tokens.items():
+        shifted = requests.get(request_id)
         if shifted is None or count == 1:
             continue
         if not 0 <= count <= 1 + plan.drafts.get(request_id, 0):
@@ -61,6 +61,13 @@ def commit_counts(
                 f"{1 + plan.drafts.get(request_id, 0)}"
             )
         batch.shift(shifted, count - 1)
+        if not count:
+            batch.trim(shifted)
+    for request_id, drafted in plan.drafts.items():
+        request = requests[request_id]
+        request.num_draft_tokens = 0
+        if tokens.get(request_id, 1) <= drafted:
+            batch.trim(request)
     ended = [batch.requests[i] for i in outcome.finished if i in batch.requests]
     for request in ended:
         batch.remove(request)

@@ -137,6 +137,12 @@ class Instance:
         """Tick at which the first ``steps`` steps of the current run are over."""
         return self.start + steps * self.first + self.slope * (steps * (steps - 1) // 2)
 
+    def begun_at(self, now: int) -> int:
+        """Decode steps of the current run that have begun at ``now``; 0 when there are none."""
+        if self.until < 0 or not self.plan.num_decodes:
+            return 0
+        return steps_begun(now - self.start, self.first, self.slope, self.steps)
+
     def cut(self, now: int) -> bool:
         """End the current run with the step that is under way at ``now``; True if that is sooner.
 
@@ -201,25 +207,17 @@ class InstanceView:
     def tokens_at(self, now: int) -> int:
         """KV tokens of running requests that are computed at ``now``."""
         run = self._instance
+        begun = run.begun_at(now)
+        over = begun if now >= run.end_of(begun) else begun - 1
         scheduler: Any = run.scheduler
-        tokens = sum(request.num_computed_tokens for request in scheduler.prefilling)
-        if run.until >= 0 and run.plan.num_decodes:
-            begun = steps_begun(now - run.start, run.first, run.slope, run.steps)
-            over = begun if now >= run.end_of(begun) else begun - 1
-            tokens += over * run.plan.num_decodes
-        return int(tokens + scheduler.batch.kv_tokens)
+        return int(scheduler.tokens_in_flight(over if begun else 0))
 
     def blocks_at(self, now: int) -> int:
         """KV blocks in use at ``now``; a step holds its blocks from its beginning."""
-        run = self._instance
-        scheduler: Any = run.scheduler
-        grown = 0
-        if run.until >= 0 and run.plan.num_decodes:
-            begun = steps_begun(now - run.start, run.first, run.slope, run.steps)
-            grown = scheduler.batch.growth(begun)
-        return int(scheduler.pool.used + grown)
+        scheduler: Any = self._instance.scheduler
+        return int(scheduler.blocks_in_use(self._instance.begun_at(now)))
 
     def match(self, request: RequestState) -> int:
-        """Prompt tokens of ``request`` that this instance's prefix index holds."""
+        """Prompt tokens of ``request`` that this instance's cache holds when it arrives."""
         scheduler: Any = self._instance.scheduler
-        return int(scheduler.match(request))
+        return int(scheduler.match(request, self._instance.begun_at(request.queued_at)))

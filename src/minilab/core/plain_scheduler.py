@@ -54,6 +54,19 @@ class PlainScheduler:
         """Requests in the queue."""
         return len(self.waiting)
 
+    def tokens_in_flight(self, steps_over: int = 0) -> int:
+        """KV tokens of running requests."""
+        running = [*self.prefilling, *self.decoding]
+        return sum(request.num_computed_tokens for request in running)
+
+    def blocks_in_use(self, steps_begun: int = 1) -> int:
+        """KV blocks in use."""
+        return self.pool.used
+
+    def match(self, request: RequestState, steps_begun: int = 1) -> int:
+        """Tokens of ``request`` that the prefix index could serve now."""
+        return len(self.index.match(request)) * self.config.block_size
+
     def blocks(self, tokens: int) -> int:
         """Blocks that hold ``tokens`` tokens."""
         return -(-tokens // self.config.block_size)

@@ -104,9 +104,17 @@ class RankedScheduler:
         """Forget a request and take its blocks back."""
         self._rank_of[request.id].abort(request)
 
-    def match(self, request: RequestState) -> int:
+    def tokens_in_flight(self, steps_over: int = 0) -> int:
+        """KV tokens of running requests, on all ranks."""
+        return sum(rank.tokens_in_flight(steps_over) for rank in self.ranks)
+
+    def blocks_in_use(self, steps_begun: int = 1) -> int:
+        """KV blocks in use, on all ranks."""
+        return sum(rank.blocks_in_use(steps_begun) for rank in self.ranks)
+
+    def match(self, request: RequestState, steps_begun: int = 1) -> int:
         """Most tokens of ``request`` that one rank could serve from its cache."""
-        return max(rank.match(request) for rank in self.ranks)
+        return max(rank.match(request, steps_begun) for rank in self.ranks)
 
     def schedule(self) -> RankedPlan:
         """One step of every rank."""

@@ -84,8 +84,22 @@ class Scheduler:
             return request.offset + self.batch.clock
         return request.num_computed_tokens
 
-    def match(self, request: RequestState) -> int:
-        """Tokens of ``request`` that the prefix index could serve now."""
+    def tokens_in_flight(self, steps_over: int = 0) -> int:
+        """KV tokens of running requests, ``steps_over`` steps into the current run."""
+        batch = self.batch
+        prefilling = sum(request.num_computed_tokens for request in self.prefilling)
+        return batch.kv_tokens + steps_over * len(batch.requests) + prefilling
+
+    def blocks_in_use(self, steps_begun: int = 1) -> int:
+        """KV blocks in use when ``steps_begun`` steps of the current run have begun."""
+        return self.pool.used + self.batch.growth(steps_begun)
+
+    def match(self, request: RequestState, steps_begun: int = 1) -> int:
+        """Tokens of ``request`` that the prefix index could serve at that moment.
+
+        The blocks of steps that have begun are taken first, for they may evict what would match.
+        """
+        self.batch.grow(steps_begun)
         return len(self.index.match(request)) * self.config.block_size
 
     # -- requests come and go -------------------------------------------------------------------

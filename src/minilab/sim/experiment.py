@@ -6,19 +6,13 @@ same one for the same value.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-import platform
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
-
-from minilab import __version__
 from minilab.core.config import POLICIES, SchedulerConfig
 from minilab.core.instance import Instance
 from minilab.core.router import ROUTERS, make_router
@@ -29,19 +23,15 @@ from minilab.facts.errors import InputError
 from minilab.facts.hardware import get_gpu
 from minilab.facts.models import get_model
 from minilab.facts.runlog import RunLog
-from minilab.facts.ticks import TICKS_PER_SECOND
+from minilab.facts.ticks import to_seconds
 from minilab.facts.user_input import unknown_name
 from minilab.facts.workload import Workload
 from minilab.sim.cluster import Cluster
+from minilab.sim.environment import no_garbage_collection, versions
+from minilab.sim.limits import check_blocks, check_time
 from minilab.sim.speculation import Speculation
 from minilab.sim.tick_cost import TickCost
 from minilab.sim.workload_spec import WorkloadSpec
-
-MAX_BLOCKS = 50_000_000
-"""KV blocks of all instances together: more would take gigabytes to list."""
-
-MAX_SECONDS = (1 << 63) / TICKS_PER_SECOND
-"""Simulated time whose ticks fit the int64 of a run log: six days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +118,7 @@ class Experiment:
         """GPUs that the experiment uses."""
         return self.instances * self.tp
 
-    # -- running ------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------
 
     def cost_model(self) -> StepCost | WfksCost:
         """What a step costs."""
@@ -178,12 +168,10 @@ class Experiment:
         for name, value in (("instances", self.instances), ("tp", self.tp)):
             if value < 1:
                 raise InputError(f"{name} is {value}; give a whole number of at least 1")
-        blocks = self.scheduler_config().num_blocks
-        if blocks * self.instances > MAX_BLOCKS:
-            raise InputError(
-                f"{self.instances} instances of {blocks} KV blocks; at most {MAX_BLOCKS} blocks in "
-                "all; use larger blocks, fewer blocks or fewer instances"
-            )
+        get_model(self.model)
+        get_gpu(self.gpu, self.gpu_file)
+        check_blocks(self.instances, self.scheduler_config().num_blocks)
+        self._drafter(0)
         self.cost_model()
         return self
 
@@ -224,13 +212,13 @@ class Experiment:
         reading the trace, writing the record and statistics are not in it.
         """
         work = self.workload.load() if workload is None else workload
-        _check_time(max(request.arrival for request in work.requests))
-        with _no_garbage_collection():
+        check_time(max(request.arrival for request in work.requests))
+        with no_garbage_collection():
             begin = time.process_time()
             cluster = self.build(concurrency=work.concurrency, **build)
             cluster.run(work.requests)
             spent = time.process_time() - begin
-        _check_time(cluster.now / TICKS_PER_SECOND)
+        check_time(to_seconds(cluster.now))
         return cluster.recorder.to_runlog(
             sorted(cluster.states.values(), key=lambda state: state.id),
             self._meta(work, cluster, spent),
@@ -252,32 +240,3 @@ class Experiment:
             "preemptions": sum(scheduler.num_preemptions for scheduler in schedulers),
             "versions": versions(),
         }
-
-
-def _check_time(seconds: float) -> None:
-    if not seconds < MAX_SECONDS:
-        raise InputError(
-            f"the run lasts {seconds:g} s; at most {MAX_SECONDS:g} s (six days) fit a run log; "
-            "take fewer requests (limit) or let them arrive sooner (rate, speedup)"
-        )
-
-
-def versions() -> dict[str, str]:
-    """What a result depends on."""
-    return {
-        "minilab": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """A run makes no cycles, and collecting a million live objects now and then costs a tenth."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

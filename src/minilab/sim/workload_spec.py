@@ -11,10 +11,7 @@ from minilab.facts.errors import InputError
 from minilab.facts.traces import load, load_file, names
 from minilab.facts.user_input import unknown_name
 from minilab.facts.workload import Workload, closed_loop, synthetic
-
-
-MAX_REQUESTS = 5_000_000
-"""Synthetic requests of one run: more would fill the memory of a small machine."""
+from minilab.sim.limits import check_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class WorkloadSpec:
         rate: requests per second; a trace is stretched to it. ``None``: a trace's own, 4 if
             synthetic.
         prompt_tokens, output_tokens: lengths of synthetic requests.
-        jitter: synthetic lengths are uniform in [1 - jitter, 1] of the nominal one.
+        jitter: synthetic lengths are uniform in [1 - jitter, 1 + jitter] of the nominal one.
         arrivals: ``poisson``, ``gamma`` (with ``cv``) or ``constant``.
         concurrency: closed loop with so many clients.
         seed: of everything random in the workload.
@@ -83,8 +80,7 @@ class WorkloadSpec:
         prompt = uniform(self.prompt_tokens, self.jitter)
         output = uniform(self.output_tokens, self.jitter)
         n = 1000 if self.limit is None else whole("limit", self.limit)
-        if n > MAX_REQUESTS:
-            raise InputError(f"limit {n}; at most {MAX_REQUESTS} synthetic requests; lower it")
+        check_requests(n)
         if self.concurrency is not None:
             return closed_loop(self.concurrency, n, prompt, output, seed=self.seed)
         rate = 4.0 if self.rate is None else self.rate
