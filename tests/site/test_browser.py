@@ -180,6 +180,17 @@ def test_the_first_tab_stop_skips_to_the_text(browser: Any, built: Built) -> Non
         visit.close()
 
 
+@pytest.mark.parametrize("word", ["preemption", "抢占"])
+def test_the_search_finds_a_word_of_the_glossary(browser: Any, built: Built, word: str) -> None:
+    with serve(built.html, PREFIX) as address:
+        visit = Visit(browser, address)
+        page = visit.go(f"search.html?q={word}")
+        page.wait_for_selector("ul.search li a", timeout=10_000)
+        assert "Glossary" in page.locator("ul.search").inner_text()
+        assert [str(one) for one in visit.findings] == []
+        visit.close()
+
+
 def test_an_address_that_leads_nowhere_shows_the_404_page(browser: Any, built: Built) -> None:
     with serve(built.html, PREFIX) as address:
         visit = Visit(browser, address)

@@ -119,7 +119,7 @@ def fake_app(folder: Path) -> Any:
 
 
 PAGE = (
-    '<html data-theme="auto"><script src="../_static/vendor/fontawesome/js/all.min.js?d=1"></script>'
+    '<html data-theme="auto"><script src="../_static/fontawesome/js/all.min.js?d=1"></script>'
     '<link rel="preload" href="x/fa-brands-400.woff2" /><div role="list" class="citation-list">'
 )
 

@@ -10,7 +10,6 @@ import json
 from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from minilab.cli.parser import Parser, number, positive, whole_number
 from minilab.core.config import POLICIES
@@ -26,6 +25,8 @@ from minilab.sim.workload_spec import WorkloadSpec
 
 SYNTHETIC_ONLY = ("prompt_tokens", "output_tokens", "jitter", "arrivals", "cv")
 """Fields of a workload that a trace has values of its own for."""
+
+WORKLOAD_FIELDS = [f.name for f in fields(WorkloadSpec)]
 
 SLO_HELP = "limits such as ttft=0.5,itl=50ms, or by class: chat:ttft=0.5;batch:e2e=30"
 
@@ -59,9 +60,9 @@ def _add_workload(parser: Parser) -> None:
 
 def _add_serving(parser: Parser) -> None:
     group = parser.add_argument_group("what serves")
+    add_hardware(group)
     one = whole_number(1)
     add = group.add_argument
-    add_hardware(group)
     add("--instances", type=one, metavar="N", help="copies of the model (default 1)")
     add("--block-size", type=one, metavar="N", help="tokens per KV block (default 16)")
     add("--kv-blocks", type=one, metavar="N", help="KV blocks per instance (default: what fits)")
@@ -92,12 +93,8 @@ def add_hardware(group: Parser | argparse._ArgumentGroup) -> None:
     add("--kv-dtype", metavar="DTYPE", help="bf16, fp8, ... (default bf16)")
 
 
-def experiment(args: argparse.Namespace, varied: Collection[str] = ()) -> Experiment:
-    """The experiment that the options describe.
-
-    Args:
-        args: parsed options of ``add_experiment``.
-        varied: names of fields that a sweep will set, checked as if they were options.
+def experiment(args: argparse.Namespace) -> Experiment:
+    """The experiment that the options describe; one that was not given keeps its default.
 
     Raises:
         InputError: options that contradict each other, or a cost file that cannot be used.
@@ -109,11 +106,10 @@ def experiment(args: argparse.Namespace, varied: Collection[str] = ()) -> Experi
             raise InputError(f"--trace {args.trace}: a file, not a name; use --trace-file")
     if "cost" in given:
         given["cost"] = cost_text(given["cost"])
-    inner = {f.name: given[f.name] for f in fields(WorkloadSpec) if f.name in given}
+    inner = {name: given[name] for name in WORKLOAD_FIELDS if name in given}
     outer = {f.name: given[f.name] for f in fields(Experiment) if f.name in given}
     made = Experiment(workload=WorkloadSpec(**inner), **outer)
-    if "trace" not in varied:
-        _check_together(made.workload, {*given, *varied})
+    _check_together(made.workload, given)
     return made
 
 
@@ -149,9 +145,3 @@ def option(field: str) -> str:
 def slo_set(text: str | None) -> SLOSet | None:
     """The limits of ``--slo``, if it was given."""
     return None if text is None else SLOSet.parse(text)
-
-
-def given_or(args: argparse.Namespace, name: str, default: Any) -> Any:
-    """An option's value, or ``default`` where it was not given."""
-    value = getattr(args, name)
-    return default if value is None else value

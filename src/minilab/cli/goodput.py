@@ -67,8 +67,9 @@ def _gpus(given: float | None, log: RunLog) -> float:
     if given is not None:
         return given
     said = log.meta.get("gpus")
-    sound = isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said < math.inf
-    return said if sound else 1
+    if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said < math.inf:
+        return said
+    return 1
 
 
 def _result(log: RunLog, slos: SLOSet, judged: Goodput, args: argparse.Namespace) -> dict[str, Any]:

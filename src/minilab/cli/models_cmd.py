@@ -87,9 +87,10 @@ def run_gpus(args: argparse.Namespace) -> int:
 
 
 def _gpu_table(known: list[GPU]) -> str:
-    rows = [["gpu", "memory GiB", "TB/s", "bf16 TFLOPS", "fp8 TFLOPS", "link", "USD/h"]]
+    rows = [["gpu", "memory GiB", "TB/s", "16-bit TFLOPS", "fp8 TFLOPS", "link", "USD/h"]]
     for gpu in known:
-        flops = (plain(gpu.flops[d] / 1e12) if d in gpu.flops else "-" for d in ("bf16", "fp8"))
+        fp8 = plain(gpu.flops["fp8"] / 1e12) if "fp8" in gpu.flops else "-"
+        flops = (plain(gpu.flops_at("bf16") / 1e12), fp8)
         memory, price = f"{gpu.mem_bytes / 2**30:.1f}", plain(gpu.price_per_hour)
         rows.append([gpu.name, memory, plain(gpu.mem_bw / 1e12), *flops, gpu.links[0], price])
     return table(rows)

@@ -51,12 +51,12 @@ def facts(pairs: Sequence[tuple[str, str]], width: int = 11) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time as people read it: milliseconds below 10 s; "n/a" if it is unavailable."""
+    """A time as people read it: milliseconds below 1 s; "n/a" if it is unavailable."""
     if seconds is None:
         return "n/a"
-    if abs(seconds) < 10:
-        return f"{seconds * 1e3:.4g} ms" if abs(seconds) < 1 else f"{seconds * 1e3:.0f} ms"
-    return f"{seconds:.1f} s"
+    if abs(seconds) < 1:
+        return f"{seconds * 1e3:.4g} ms"
+    return f"{seconds:.3f} s" if abs(seconds) < 100 else f"{seconds:,.0f} s"
 
 
 def quantile_rows(metrics: Mapping[str, Any], names: Sequence[str]) -> list[list[str]]:

@@ -10,7 +10,7 @@ import argparse
 import difflib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from minilab.facts.errors import InputError
 
@@ -18,8 +18,8 @@ from minilab.facts.errors import InputError
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are InputErrors. Options must be written in full."""
 
-    def __init__(self, *args: object, **more: object) -> None:
-        super().__init__(*args, allow_abbrev=False, **more)  # type: ignore[arg-type]
+    def __init__(self, **more: Any) -> None:
+        super().__init__(allow_abbrev=False, **more)
         self.add_argument(
             "--debug",
             action="store_true",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
+import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -63,7 +63,8 @@ def alt(result: dict[str, Any]) -> str:
 
 def _latencies(axes: Axes, log: RunLog, slo: str | None) -> None:
     """The share of requests that took no longer, for each metric, with the limits."""
-    limits = dict(SLOSet.parse(slo).default.limits) if slo and SLOSet.parse(slo).default else {}
+    default = SLOSet.parse(slo).default if slo else None
+    limits = dict(default.limits) if default else {}
     for name in SHOWN:
         values = metric(log, name)
         if values is None or np.isnan(values).all():

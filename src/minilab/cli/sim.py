@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     check_classes(slos, work)
     log = experiment.run(work)
     _check_served(experiment, log)
-    result = report(experiment, log, slos)
+    result = report(experiment, work, log, slos)
     if args.out:
         runlog_io.write(log, args.out)
     if args.plot:

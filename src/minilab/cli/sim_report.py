@@ -14,13 +14,16 @@ from minilab.facts.hardware import get_gpu
 from minilab.facts.models import get_model
 from minilab.facts.runlog import RunLog
 from minilab.facts.slo import METRICS, SLOSet, goodput, summary
+from minilab.facts.workload import Workload
 from minilab.sim.experiment import Experiment
 
 UTILIZATION = 0.9
 HIT_RATE = "cached prompt tokens / prompt tokens, at first admission"
 
 
-def report(experiment: Experiment, log: RunLog, slos: SLOSet | None) -> dict[str, Any]:
+def report(
+    experiment: Experiment, work: Workload, log: RunLog, slos: SLOSet | None
+) -> dict[str, Any]:
     """The result of a run; times in seconds, rates per second, None where unavailable."""
     status = log.requests["status"]
     result: dict[str, Any] = {
@@ -40,6 +43,8 @@ def report(experiment: Experiment, log: RunLog, slos: SLOSet | None) -> dict[str
     for key in ("data", "workload_hash", "seed", "versions", "config"):
         result[key] = log.meta[key]
     result["notes"] = _notes(experiment, log, result)
+    if experiment.prefix_cache and all(request.prompt is None for request in work.requests):
+        result["notes"].append("the requests tell lengths only: no two prompts can share a prefix")
     return result
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Protocol
 
 from minilab.core.request import RequestState
@@ -58,19 +59,17 @@ class SegmentHasher:
         own = -2 * request.id - 1
         prompt = spec.prompt or ((own, request.num_prompt_tokens),)
         output = own - 1 if spec.output_content is None else spec.output_content
-        skip = len(hashes) * size
+        begin, start = self._segment_at(prompt, request.num_prompt_tokens, len(hashes) * size)
+        skip = len(hashes) * size - start
         pieces: list[int] = []  # of a block that begins in one segment and ends in another
         filled = 0
-        for content, length in (*prompt, (output, _ENDLESS)):
+        for content, length in chain(prompt[begin:], ((output, _ENDLESS),)):
             if length == size and not filled and not skip:  # traces of block ids: one hash each
                 parent = hash((parent, content, 0))
                 hashes.append(parent)
                 missing -= 1
                 if not missing:
                     return
-                continue
-            if skip >= length:
-                skip -= length
                 continue
             at, skip = skip, 0
             if filled:
@@ -93,6 +92,20 @@ class SegmentHasher:
             at += full * size
             filled = length - at
             pieces = [content, at, filled]
+
+    @staticmethod
+    def _segment_at(prompt: Sequence[tuple[int, int]], end: int, position: int) -> tuple[int, int]:
+        """Index and start of the segment that ``position`` lies in; the prompt ends at ``end``.
+
+        Looked for from the end: a request that has just finished asks about its last block.
+        """
+        if not position:
+            return 0, 0
+        index, start = len(prompt), end
+        while start > position:
+            index -= 1
+            start -= prompt[index][1]
+        return index, start
 
 
 class TokenHasher:

@@ -6,8 +6,6 @@ whole prefix matches, and the longest cached prefix is found by walking hashes f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from minilab.core.block_hash import BlockHasher
 from minilab.core.block_pool import BlockPool
 from minilab.core.request import RequestState
@@ -61,8 +59,8 @@ class PrefixIndex:
 
     def release(self, request: RequestState) -> None:
         """Give the blocks of ``request`` back; what is published stays findable."""
-        keys: Sequence[int] = request.block_hashes
-        self.pool.release(request.block_table, list(keys[: request.num_published]), request.has_copies)
+        keys = request.block_hashes[: request.num_published]
+        self.pool.release(request.block_table, keys, request.has_copies)
         request.block_table = []
         request.num_computed_tokens = request.num_published = 0
         request.has_copies = False

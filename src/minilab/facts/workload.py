@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count, repeat
 from typing import Any
 
@@ -78,6 +79,10 @@ class Workload:
 
     def hash(self) -> str:
         """sha256 (hex) of what is replayed: all requests and the concurrency, not their origin."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         digest = hashlib.sha256(f"workload 1 {len(self.requests)} {self.concurrency}".encode())
         for name, column in zip(Request._fields, zip(*self.requests, strict=True), strict=False):
             data = _column_bytes(name, column)

@@ -17,7 +17,8 @@ from minilab.facts.runlog import RunLog
 from minilab.facts.slo_set import SLO, SLOSet, as_slo_set
 from minilab.sim.experiment import Experiment
 from minilab.sim.repeats import repeats
-from minilab.sim.sweep import Task, plain, run_all
+from minilab.sim.sweep import plain
+from minilab.sim.sweep_tasks import Task, run_all
 
 BOUNDED = ("attainment", "throughput_per_gpu", "goodput_per_gpu")
 AVERAGED = ("ttft_p50", "ttft_p90", "ttft_p99", "itl_p50", "itl_p99", "e2e_p50", "queue_p99")

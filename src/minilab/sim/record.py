@@ -7,6 +7,7 @@ it decoded through; every gap can be computed from that exactly (``facts.gaps.Ga
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -106,10 +107,11 @@ class Recorder:
 
     def to_runlog(self, states: Sequence[RequestState], meta: dict[str, Any]) -> RunLog:
         """The run log of all ``states``, in order of request id."""
+        runs = self._run_columns()
         return RunLog(
             requests=self._request_columns(states),
-            gaps=self._gap_runs(states),
-            series=self._series(meta),
+            gaps=GapRuns(runs, self._span_columns(states), len(states)),
+            series=_series(runs, meta.get("num_blocks") or 1),
             meta=meta,
         )
 
@@ -152,43 +154,42 @@ class Recorder:
             "decode": end - first,
         }
 
-    def _gap_runs(self, states: Sequence[RequestState]) -> GapRuns:
+    def _run_columns(self) -> dict[str, Any]:
+        """The runs of all instances, one after the other (columns of ``GapRuns``)."""
+        parts = [
+            np.array(instance.runs, dtype=np.int64).reshape(-1, 7) for instance in self.instances
+        ]
+        table = np.concatenate(parts)
+        names = ("start", "first", "slope", "n", "batch", "waiting", "used_blocks")
+        columns = {name: table[:, i].copy() for i, name in enumerate(names)}
+        columns["instance"] = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return columns
+
+    def _span_columns(self, states: Sequence[RequestState]) -> dict[str, Any]:
+        """The spans of all requests, with rows of the joint table of runs."""
         row_of = {state.id: row for row, state in enumerate(states)}
-        base, flat = [0], []
-        for index, instance in enumerate(self.instances):
-            base.append(base[-1] + len(instance.runs))
-            flat += [(*run, index) for run in instance.runs]
-        table = np.array(flat, dtype=np.int64).reshape(-1, 8)
-        names = ("start", "first", "slope", "n", "batch", "waiting", "used_blocks", "instance")
+        base = [0, *accumulate(len(instance.runs) for instance in self.instances)]
         spans = sorted(
-            (row_of[request], time, base[instance] + begin, base[instance] + end, zeros)
-            for request, instance, time, begin, end, zeros in self.spans
+            (row_of[request], time, base[index] + begin, base[index] + end, zeros)
+            for request, index, time, begin, end, zeros in self.spans
         )
         columns = np.array(spans, dtype=np.int64).reshape(-1, 5)
         keys = ("request", "token_time", "run_from", "run_to", "zeros")
-        return GapRuns(
-            requests=len(states),
-            runs={name: table[:, i].copy() for i, name in enumerate(names)},
-            spans={key: columns[:, i].copy() for i, key in enumerate(keys)},
-        )
+        return {key: columns[:, i].copy() for i, key in enumerate(keys)}
 
-    def _series(self, meta: dict[str, Any]) -> dict[str, Any]:
-        """Load at the end of each run: time, instance, queue length, KV use, busy."""
-        blocks = meta.get("num_blocks") or 1
-        rows = [
-            (_end(run) / TICKS_PER_SECOND, index, *run[4:])
-            for index, instance in enumerate(self.instances)
-            for run in instance.runs
-        ]
-        table = np.array(rows, dtype=np.float64).reshape(-1, 5)
-        return {
-            "t": table[:, 0],
-            "instance": table[:, 1].astype(np.int64),
-            "running": table[:, 2].astype(np.int64),
-            "waiting": table[:, 3].astype(np.int64),
-            "kv_usage": table[:, 4] / blocks,
-            "busy": np.ones(len(rows)),
-        }
+
+def _series(runs: dict[str, Any], num_blocks: int) -> dict[str, Any]:
+    """Load at the end of each run: time, instance, decodes, queue length, KV use, busy."""
+    n = runs["n"]
+    end = runs["start"] + n * runs["first"] + runs["slope"] * (n * (n - 1) // 2)
+    return {
+        "t": end / TICKS_PER_SECOND,
+        "instance": runs["instance"],
+        "running": runs["batch"],
+        "waiting": runs["waiting"],
+        "kv_usage": runs["used_blocks"] / num_blocks,
+        "busy": np.ones(len(end)),
+    }
 
 
 def _end(run: Run) -> int:

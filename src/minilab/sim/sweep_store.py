@@ -43,11 +43,13 @@ class SweepStore:
     the file can be written, so that a sweep fails before its first run and not after it.
 
     Raises:
-        InputError: the file cannot be opened, or a line of it is not a row of a sweep.
+        InputError: not a .jsonl file, one that cannot be opened, or a line of it that is not a row of a sweep.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        if self.path.suffix != ".jsonl":
+            raise InputError(f"{self.path}: the rows of a sweep go to a .jsonl file; name one")
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:

@@ -56,8 +56,8 @@ class TickCost:
         first = step + self._seq * (batch + len(prefills)) + self._context * plan.context
         slope = self._context * batch
         valid = FOREVER
-        if prefills:
-            first += self._pair * plan.pairs
+        for _, start, n in prefills:
+            first += self._pair * (n * start + n * (n + 1) // 2)
         if self._window and batch:
             context, growing, valid = self._windowed(plan)
             first += self._window_context * context

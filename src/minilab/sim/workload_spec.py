@@ -59,11 +59,15 @@ class WorkloadSpec:
         return cls(**data)
 
     def load(self) -> Workload:
-        """The requests.
+        """The requests; the last few specs are kept, since sweeps ask for them again and again.
 
         Raises:
             InputError: no such trace, or one that cannot be read.
         """
+        return _load(self)
+
+    def make(self) -> Workload:
+        """The requests, made or read now."""
         if self.trace == "synthetic" and self.file is None:
             work = self._synthetic()
         else:
@@ -89,9 +93,14 @@ class WorkloadSpec:
         )
 
 
+@lru_cache(maxsize=8)
+def _load(spec: WorkloadSpec) -> Workload:
+    return spec.make()
+
+
 @lru_cache(maxsize=4)
 def _read(trace: str, file: str | None, limit: int | None) -> Workload:
-    """Traces are read once per process: a sweep asks for the same one again and again."""
+    """A trace is read once per process, however many rates it is replayed at."""
     if file is not None:
         return load_file(file, limit)
     if trace not in names():
