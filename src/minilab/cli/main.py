@@ -65,8 +65,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory; take fewer requests (--limit), blocks or instances"
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{(error.strerror or str(error)).lower()}"
+        reason = (error.strerror or str(error)).lower()
+        return f"{error.filename or 'standard output'}: {reason}"
     return str(error)
 
 

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     tell_stand_in(work)
     check_classes(slos, work)
     log = experiment.run(work)
-    _check_served(experiment, log)
+    _check_served(experiment, work, log)
     result = report(experiment, work, log, slos)
     if args.out:
         runlog_io.write(log, args.out)
@@ -68,15 +68,15 @@ def check_classes(slos: SLOSet | None, work: Workload) -> None:
             slos.for_class(slo_class)
 
 
-def _check_served(experiment: Experiment, log: RunLog) -> None:
+def _check_served(experiment: Experiment, work: Workload, log: RunLog) -> None:
     """A run in which no request fits the pool says nothing about anything."""
-    columns = log.requests
-    if not (columns["status"] == "rejected").all():
+    if not (log.requests["status"] == "rejected").all():
         return
     blocks, size = log.meta["num_blocks"], experiment.block_size
-    # What the scheduler asks for: the last token out is never written to the cache.
+    # The last token that comes out is never written to the cache.
+    least = min(request.prompt_tokens + request.output_tokens - 1 for request in work.requests)
     raise InputError(
-        f"all {len(log)} requests are larger than the KV pool: the shortest prompt has "
-        f"{columns['prompt_tokens'].min()} tokens, an instance holds {blocks * size} ({blocks} "
-        f"blocks of {size}); raise --kv-blocks or --tp, or take a larger GPU"
+        f"all {len(log)} requests are larger than the KV pool: the smallest needs {least} tokens, "
+        f"an instance holds {blocks * size} ({blocks} blocks of {size}); raise --kv-blocks or "
+        "--tp, or take a larger GPU"
     )

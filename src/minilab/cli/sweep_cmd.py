@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -141,13 +142,19 @@ def _switch(text: str) -> bool:
 
 
 def _mean(rows: list[Row]) -> Row:
-    """Means over the seeds, with 95 % t intervals; None if a seed cannot tell."""
+    """Means over the seeds, with 95 % t intervals; None if a seed cannot tell.
+
+    An interval is cut to what the number can be: none is below 0, no share above 1.
+    """
     mean: Row = {}
     for name in SHOWN:
         values = [row[name] for row in rows]
         told = None if None in values else mean_ci(values)
         mean[name] = None if told is None else told.value
-        mean[f"{name}_95"] = None if told is None or told.low is None else [told.low, told.high]
+        mean[f"{name}_95"] = None
+        if told is not None and told.low is not None and told.high is not None:
+            top = 1.0 if name == "attainment" else math.inf
+            mean[f"{name}_95"] = [max(0.0, told.low), min(top, told.high)]
     return mean
 
 
@@ -160,5 +167,11 @@ def as_text(names: list[str], points: list[Row]) -> str:
             low, high = point[f"{name}_95"] or (None, None)
             spread = "" if low is None else f" ({show(low)} to {show(high)})"
             cells.append(show(point[name]) + spread)
-        lines.append([*(str(point[name]) for name in names), *cells])
+        lines.append([*(_shown(point[name]) for name in names), *cells])
     return table(lines, left=len(names))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

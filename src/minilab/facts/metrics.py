@@ -65,7 +65,7 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "e2e", "s", "finish - arrival, of finished requests",
-            "vLLM and SGLang bench: e2el; inference-perf: request latency",
+            "vLLM and SGLang bench: e2el; inference-perf: latency",
             ("arrival", "finish"), False, 3600.0,
         ),
         Metric(

@@ -43,7 +43,8 @@ class SweepStore:
     the file can be written, so that a sweep fails before its first run and not after it.
 
     Raises:
-        InputError: not a .jsonl file, one that cannot be opened, or a line of it that is not a row of a sweep.
+        InputError: not a .jsonl file, one that cannot be opened, or one with a line that is not a
+            row of a sweep.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

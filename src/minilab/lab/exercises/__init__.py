@@ -1,0 +1,1 @@
+"""The exercises of each lab: ``labNN.py`` holds a tuple ``EXERCISES``."""
