@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.driving import state
+from driving import state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

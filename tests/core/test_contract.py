@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from core.driving import RandomDrafter, check, config, drive, state
+from driving import RandomDrafter, check, config, drive, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

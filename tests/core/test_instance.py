@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from core.driving import config, state
-from core.worlds import COSTS
+from driving import config, state
+from worlds import COSTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ inside it), which shifts every later event; or a run record from which gaps come
 from __future__ import annotations
 
 import numpy as np
-from core.worlds import World, worlds
+from worlds import World, worlds
 from hypothesis import given, settings
 
 from minilab.core.plain_scheduler import PlainScheduler

@@ -7,7 +7,7 @@ public engines have met.
 from __future__ import annotations
 
 import pytest
-from core.driving import check, config, drive, state
+from driving import check, config, drive, state
 
 from minilab.core.plan import PLAIN
 from minilab.core.request import FINISHED, PREEMPTED, REJECTED
@@ -128,7 +128,7 @@ def test_trap_9_a_budget_below_max_num_seqs_is_refused() -> None:
 
 def test_trap_10_all_arrivals_of_an_instant_share_the_first_step() -> None:
     """An idle instance must not start with the first of several simultaneous requests."""
-    from core.worlds import World
+    from worlds import World
 
     world = World(tuple(Request(i, 1.0, 4, 2) for i in range(3)), config())
     cluster = world.run()

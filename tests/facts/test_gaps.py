@@ -35,7 +35,7 @@ def written_out(runs: list[tuple], spans: list[tuple], requests: int) -> list[li
     gaps: list[list[int]] = [[] for _ in range(requests)]
     previous: dict[int, int] = {}
     for request, token_time, run_from, run_to, zeros in spans:
-        if request in previous:
+        if request in previous and token_time != previous[request]:
             gaps[request].append(token_time - previous[request])
         token = token_time
         for start, first, slope, n, batch, *_ in runs[run_from:run_to]:

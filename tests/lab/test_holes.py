@@ -51,6 +51,12 @@ def test_a_wrong_marker_is_one_line_with_cell_and_line(
     assert not (root / "labs").exists()
 
 
+def test_a_marker_names_its_exercise_before_the_heading_does() -> None:
+    source = f"{BEGIN}\nx = 1\n{END}\n# BEGIN SOLUTION\ny = 2\n{END}"
+    lab = with_holes(source, "90.2", "here")
+    assert lab.count('("Exercise 90.1")') == lab.count('("Exercise 90.2")') == 1
+
+
 def test_a_marker_in_prose_would_leak_and_is_refused(root: Path) -> None:
     bad = new_notebook(cells=[new_markdown_cell(f"{BEGIN}\nbecause\n{END}", id="prose")])
     nbformat.write(bad, root / "solutions" / "90_demo.ipynb")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from driving import RandomDrafter
 
 from minilab.core.config import SchedulerConfig
 from minilab.core.instance import Instance
@@ -128,6 +129,18 @@ def test_speculation_yields_the_tokens_that_were_asked_for() -> None:
     per_step = 1 / (1 - share)
     expected = (1 - 0.6**4) / (1 - 0.6)
     assert per_step == pytest.approx(expected, rel=0.03)
+
+
+def test_a_decode_that_gets_no_token_in_a_step_has_one_long_gap() -> None:
+    """Counts of 0 to 1 + drafts through the whole record: still n - 1 gaps for n tokens."""
+    config = SchedulerConfig(60, 4, 32, 4)
+    cost = LinearCost(per_seq=0.0, per_context=1e-6, per_pair=0.0, fixed=0.01)
+    for seed in range(20):
+        drafter = RandomDrafter(seed, stalls=True)
+        cluster = Cluster([Instance(Scheduler(config), TickCost(cost), drafter=drafter)])
+        cluster.run(synthetic(20.0, 12, 9, 20, seed=seed).requests)
+        log = cluster.recorder.to_runlog(list(cluster.states.values()), {"num_blocks": 60}).check()
+        assert log.gaps is not None and (log.gaps.counts() == 19).all()
 
 
 def test_the_same_experiment_gives_the_same_log() -> None:

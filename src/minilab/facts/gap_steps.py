@@ -53,6 +53,8 @@ class StepTable:
         last_token[stepped] = end[to[stepped] - 1]
         follows = np.zeros(token_time.size, dtype=bool)
         follows[:-1] = np.diff(spans["request"]) == 0
+        # A bridge of no ticks is no gap: a decode that got no token in a run goes on after it.
+        follows[:-1] &= token_time[1:] != last_token[:-1]
         bridge = np.zeros_like(token_time)
         bridge[:-1] = np.where(follows[:-1], token_time[1:] - last_token[:-1], 0)
 

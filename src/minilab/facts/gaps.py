@@ -41,7 +41,8 @@ class GapRuns:
 
     A span's first gap lasts from token_time to the end of its first step; the first gap of a later
     run includes the pause before it; between two spans of a request lies one gap, from the last
-    token of one to the token_time of the next; each of the ``zeros`` is a gap of 0. So a request
+    token of one to the token_time of the next (none where these are equal: a decode that was passed
+    over in a run goes on after it); each of the ``zeros`` is a gap of 0. So a request
     with n output tokens has n - 1 gaps.
     """
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from minilab.facts.arrays import FloatArray
 from minilab.facts.errors import InputError
@@ -22,11 +23,16 @@ from minilab.lab.plots_base import (
     ALARM,
     NAMES,
     canvas,
+    in_style,
+    kind_of,
+    legend_above,
     listed,
     percent,
     plural,
     seconds,
-    sentence,
+    sentences,
+    source_words,
+    time_axis,
 )
 
 EDGES = (256, 1024, 4096, 16384)
@@ -34,6 +40,7 @@ SHOWN = ("p50", "p90", "p99")
 MARKS = ("o", "s", "^")
 
 
+@in_style
 def plot_latency_by_prompt_length(
     log: RunLog, edges: Sequence[int] = EDGES, slos: SLO | SLOSet | str | None = None
 ) -> tuple[Figure, str]:
@@ -57,22 +64,34 @@ def plot_latency_by_prompt_length(
     for ax, name in zip(axes, ("ttft", "itl"), strict=True):
         _bucket_lines(ax, rows, name)
         _limit_line(ax, limits.get(name), vertical=False)
-        ax.set(title=f"{name.upper()}: {NAMES[name]}", ylabel="seconds", yscale="log")
-        ax.set_xticks(range(len(rows)), [f"{_bucket(row)}\nn={row['n']}" for row in rows])
-        ax.tick_params(axis="x", labelsize=9)
-        ax.set_xlabel("prompt length (tokens)")
+        ax.set(yscale="log", ylabel=f"{name.upper()} (ms or s)", xlabel="prompt length (tokens)")
+        ax.set_title(f"{NAMES[name]}", fontsize=10)
+        time_axis(ax.yaxis)
+        ax.set_xticks(range(len(rows)), [f"{_short(row)}\nn={row['n']}" for row in rows])
         told.append(_bucket_words(rows, name))
-    axes[0].legend(title="share of requests below")
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper left", ncols=len(labels))
     if slos is not None:
         shares = [f"{percent(row['attainment'])} of {_bucket(row)}" for row in rows]
         told.append(f"prompts that meet {slos}: {listed(shares)} tokens")
-    return fig, " ".join(map(sentence, told))
+    return fig, sentences([*told, *source_words(kind_of(log))])
 
 
 def _bucket(row: dict[str, Any]) -> str:
     if row["to"] is None:
         return f"{row['from']:,} up"
     return f"{row['from']:,}–{row['to'] - 1:,}"
+
+
+def _short(row: dict[str, Any]) -> str:
+    """For a tick, in thousands of 1024: "under 256", "1k–4k", "16k up"."""
+    low, high = (
+        f"{edge // 1024}k" if edge and edge % 1024 == 0 else edge
+        for edge in (row["from"], row["to"])
+    )
+    if row["to"] is None:
+        return f"{low} up"
+    return f"{low}–{high}" if row["from"] else f"under {high}"
 
 
 def _bucket_lines(ax: Axes, rows: Sequence[dict[str, Any]], name: str) -> None:
@@ -94,6 +113,7 @@ def _bucket_words(rows: Sequence[dict[str, Any]], name: str) -> str:
     return words if len(known) == 1 else f"{words}, and {at(known[-1])}"
 
 
+@in_style
 def plot_cdf(
     logs: RunLog | Mapping[str, RunLog], limit: float | None = None, *, name: str = "ttft"
 ) -> tuple[Figure, str]:
@@ -119,11 +139,12 @@ def plot_cdf(
         ax.step(values, 100 * share, where="post", label=label or None)
         told.append(_cdf_words(values, len(log), limit, label))
     _limit_line(ax, limit, vertical=True)
-    ax.set(xlabel=f"{NAMES[name]} (seconds)", ylabel="requests at or below (%)", ylim=(0, 103))
-    ax.set(xscale="log", title=f"{name.upper()} of all requests")
+    ax.set(ylabel="requests at or below (%)", ylim=(0, 103), xscale="log")
+    ax.set(xlabel=f"{NAMES[name]} (ms or s)", title=f"{name.upper()} of all requests")
+    time_axis(ax.xaxis)
     if len(runs) > 1 or limit is not None:
-        ax.legend(loc="lower right")
-    return fig, " ".join(map(sentence, told))
+        ax.legend(loc="upper left")
+    return fig, sentences([*told, *source_words(*map(kind_of, runs.values()))])
 
 
 def _known(log: RunLog, name: str, label: str) -> FloatArray:
@@ -136,11 +157,11 @@ def _known(log: RunLog, name: str, label: str) -> FloatArray:
 
 
 def _cdf_words(values: FloatArray, total: int, limit: float | None, label: str) -> str:
-    words = f"{label}: " if label else ""
+    words = f"for {label}, " if label else ""
     if not values.size:
         return f"{words}none of {plural(total, 'request')} has a value"
     p50, p90, p99 = (seconds(v) for v in np.quantile(values, [0.5, 0.9, 0.99]))
-    words += f"p50 {p50}, p90 {p90} and p99 {p99}"
+    words += f"p50 is {p50}, p90 {p90} and p99 {p99}"
     if limit is not None:
         within = np.count_nonzero(values <= limit + 1e-9)
         words += (
@@ -151,11 +172,13 @@ def _cdf_words(values: FloatArray, total: int, limit: float | None, label: str) 
     return words
 
 
+@in_style
 def plot_gaps(log: RunLog, limit: float | None = None) -> tuple[Figure, str]:
     """How long the gaps between tokens are, all pooled, and each request's largest (its stall).
 
     Pooled gaps hide stalls: one gap in a thousand is invisible in their p99, yet may hit every
-    request. So the second histogram counts requests, by their largest gap.
+    request. So the second histogram counts requests, by their largest gap. Gaps of 0 (tokens of one
+    speculative step) stand at the left edge.
 
     Args:
         log: a run with gaps.
@@ -171,15 +194,21 @@ def plot_gaps(log: RunLog, limit: float | None = None) -> tuple[Figure, str]:
     stalls = log.gaps.per_request_max()
     stalls = stalls[~np.isnan(stalls)]
     fig, (top, bottom) = canvas(2, 1, (7.0, 5.0), sharex=True)
-    floor = max(1e-4, float(gaps[gaps > 0].min(initial=np.inf, where=gaps[gaps > 0] > 0)))
-    floor = floor if np.isfinite(floor) else 1e-4
-    bins = np.geomspace(floor * 0.9, max(float(gaps.max()), floor) * 1.1, 60)
-    for ax, values, what, colour in ((top, gaps, "gaps", "C0"), (bottom, stalls, "requests", "C1")):
+    low = float(np.clip(gaps.min(initial=np.inf, where=gaps > 0), 1e-4, 1.0))
+    bins = np.geomspace(0.9 * low, 1.1 * max(float(gaps.max()), low), 60)
+    for ax, values, what, colour in (
+        (top, gaps, "number of gaps", "C0"),
+        (bottom, stalls, "requests", "C1"),
+    ):
         ax.hist(np.clip(values, bins[0], None), bins=bins, color=colour)
         ax.set(xscale="log", ylabel=what)
         _limit_line(ax, limit, vertical=True)
     top.set(title="All gaps between tokens", yscale="log")
-    bottom.set(title="Requests by their largest gap", xlabel="gap (seconds)")
+    bottom.set(title="Requests by their largest gap", xlabel="gap between tokens (ms or s)")
+    time_axis(bottom.xaxis)
+    top.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    if limit is not None:
+        legend_above(bottom)
     p50, p99, most = (seconds(v) for v in np.quantile(gaps, [0.5, 0.99, 1.0]))
     told = [
         f"two histograms over the gap length: {plural(gaps.size, 'gap')} between tokens, and "
@@ -193,7 +222,7 @@ def plot_gaps(log: RunLog, limit: float | None = None) -> tuple[Figure, str]:
             f"{percent(over.mean())} of the gaps are above {seconds(limit)}, and they hit "
             f"{percent(hit.mean())} of the requests"
         )
-    return fig, " ".join(map(sentence, told))
+    return fig, sentences([*told, *source_words(kind_of(log))])
 
 
 def _limit_line(ax: Axes, limit: float | None, *, vertical: bool) -> None:

@@ -11,11 +11,22 @@ from matplotlib.figure import Figure
 
 from minilab.facts.errors import InputError
 from minilab.facts.rate_search import RateResult
-from minilab.lab.plots_base import ALARM, QUIET, canvas, digits, percent, plural, sentence
+from minilab.lab.plots_base import (
+    ALARM,
+    QUIET,
+    canvas,
+    digits,
+    in_style,
+    percent,
+    plural,
+    sentences,
+    source_words,
+)
 
 Points = Sequence[Mapping[str, Any]]
 
 
+@in_style
 def plot_load_curve(
     points: Points, knee: RateResult | None = None, *, target: float = 0.9
 ) -> tuple[Figure, str]:
@@ -64,12 +75,14 @@ def _band(
     def column(part: str) -> Any:
         return scale * np.array([np.nan if p[part] is None else p[part] for p in points], float)
 
-    ax.plot(rate, column(name), color=colour, marker=mark, label=label)
+    dashes = "--" if mark == "s" else "-"
+    ax.plot(rate, column(name), color=colour, marker=mark, linestyle=dashes, label=label)
     ax.fill_between(rate, column(f"{name}_low"), column(f"{name}_high"), color=colour, alpha=0.15)
 
 
 def _alt(points: Points, knee: RateResult | None, target: float) -> str:
     first, last = points[0], points[-1]
+    source = source_words(first["data"])
     best = max(points, key=lambda point: float(point["goodput_per_gpu"]))
     told = [
         f"goodput and attainment at {plural(len(points), 'rate')} from "
@@ -86,7 +99,7 @@ def _alt(points: Points, knee: RateResult | None, target: float) -> str:
         f"attainment goes from {percent(first['attainment'])} to {percent(last['attainment'])}"
     )
     if knee is None:
-        return " ".join(map(sentence, told))
+        return sentences([*told, *source])
     words = {
         "found": f"the highest rate with {percent(target)} good requests (the knee) is "
         f"{digits(knee.rate_per_gpu)} requests/s per GPU",
@@ -96,4 +109,4 @@ def _alt(points: Points, knee: RateResult | None, target: float) -> str:
     }[knee.verdict]
     if knee.low is not None and knee.high is not None:
         words += f" (95 % interval {digits(knee.low)} to {digits(knee.high)})"
-    return " ".join(map(sentence, [*told, words]))
+    return sentences([*told, words, *source])

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import textwrap
 from itertools import product
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from minilab.lab.plots_base import INK, canvas, digits, listed, plural, sentence
+from minilab.lab.plots_base import (
+    INK,
+    amount,
+    canvas,
+    in_style,
+    listed,
+    number,
+    plural,
+    sentences,
+    source_words,
+)
 from minilab.sim.regime_cell import EQUAL, LOSES, NEITHER, VERDICTS, WINS, Cell, percent
 from minilab.sim.regime_map import RegimeMap
 
@@ -20,13 +29,14 @@ HATCHES = {NEITHER: "////"}
 WITH_NUMBERS = 10  # columns; beyond that only the symbol fits a cell
 TICKS = 12
 METRIC_NAMES = {
-    "goodput_per_gpu": "goodput per GPU (requests/s)",
-    "goodput": "goodput (requests/s)",
+    "goodput_per_gpu": "goodput per GPU",
+    "goodput": "goodput",
     "attainment": "share of good requests",
-    "throughput": "finished requests/s",
+    "throughput": "throughput",
 }
 
 
+@in_style
 def plot_regime_map(found: RegimeMap) -> tuple[Figure, str]:
     """The map with its legend, and below it a caption that explains the boundary.
 
@@ -56,13 +66,8 @@ def plot_regime_map(found: RegimeMap) -> tuple[Figure, str]:
         if found.counts()[v]
     ]
     fig.legend(handles=shown, loc="outside upper left", ncols=2 if len(shown) > 2 else len(shown))
-    characters = int(fig.get_figwidth() * 14)
-    fig.supxlabel(
-        "\n".join(textwrap.wrap(caption_regime_map(found), characters)),
-        x=0.02,
-        ha="left",
-        fontsize=9,
-    )
+    lines = textwrap.wrap(caption_regime_map(found), int(fig.get_figwidth() * 14))
+    fig.supxlabel("\n".join(lines), x=0.02, ha="left", fontsize=9)
     return fig, alt_regime_map(found)
 
 
@@ -94,34 +99,30 @@ def _ticks(ax: Axes, found: RegimeMap) -> None:
     for axis, values in ((ax.xaxis, found.x_values), (ax.yaxis, found.y_values)):
         step = -(-len(values) // TICKS)
         at = range(0, len(values), step)
-        axis.set_ticks(list(at), [_value(values[k]) for k in at])
+        axis.set_ticks(list(at), [number(values[k]) for k in at])
 
 
 def caption_regime_map(found: RegimeMap) -> str:
     """What the symbols rest on, and where the boundary runs, in sentences for under the picture."""
-    told = [
-        f"A win is a {_metric(found)} better by more than {found.margin:.0%} of the better side"
-    ]
+    counts = found.counts()
+    rule = f"a side wins where its {_metric(found)} is better by more than {_share(found.margin)}"
     if len(found.seeds) > 1:
-        told[0] += (
-            f", in the mean over {len(found.seeds)} seeds and beyond their 95 % interval; "
-            "otherwise there is no difference"
-        )
-    if found.counts()[NEITHER]:
-        told.append(
-            f"neither serves where both have fewer than {found.least_attainment:.0%} good requests"
-        )
-    if 0 < found.counts()[WINS] < len(found.x_values) * len(found.y_values):
+        rule += f" on average over {len(found.seeds)} seeds, and by more than their luck (95 %)"
+    told = [rule]
+    if counts[NEITHER]:
+        least = _share(found.least_attainment)
+        told.append(f"neither serves where fewer than {least} of the requests are good on both")
+    if 0 < counts[WINS] < sum(counts.values()):
         told.append(f"the thick line bounds the wins of {found.a_name}")
         told += boundary_words(found)
-    return " ".join(map(sentence, told))
+    return sentences([*told, *source_words(*found.data)])
 
 
 def boundary_words(found: RegimeMap) -> list[str]:
     """Where along x side A wins, for the lowest, the middle and the highest y."""
     rows = sorted({0, len(found.y_values) // 2, len(found.y_values) - 1})
     return [
-        f"at {found.y_name} {_value(found.y_values[row])}, {found.a_name} {_where(found, row)}"
+        f"at {amount(found.y_name, found.y_values[row])}, {found.a_name} wins {_where(found, row)}"
         for row in rows
     ]
 
@@ -129,24 +130,21 @@ def boundary_words(found: RegimeMap) -> list[str]:
 def _where(found: RegimeMap, row: int) -> str:
     stretches = found.stretches(row)
     if not stretches:
-        return f"wins at no {found.x_name}"
+        return "nowhere"
     if stretches == [(found.x_values[0], found.x_values[-1])]:
-        return f"wins at every {found.x_name}"
-    parts = [
-        f"at {_value(low)}" if low == high else f"from {_value(low)} to {_value(high)}"
-        for low, high in stretches
-    ]
-    return f"wins {listed(parts)} ({found.x_name})"
+        return "everywhere"
+    values = [(low,) if low == high else (low, high) for low, high in stretches]
+    return listed([f"at {amount(found.x_name, *some)}" for some in values])
 
 
 def alt_regime_map(found: RegimeMap) -> str:
     """The map in sentences: what spans it, how many points each way, extremes, boundary."""
     counts = found.counts()
     total = sum(counts.values())
+    x = amount(found.x_name, found.x_values[0], found.x_values[-1])
+    y = amount(found.y_name, found.y_values[0], found.y_values[-1])
     told = [
-        f"regime map of {_metric(found)}, {found.a_name} against {found.b_name}, over "
-        f"{found.x_name} from {_value(found.x_values[0])} to {_value(found.x_values[-1])} and "
-        f"{found.y_name} from {_value(found.y_values[0])} to {_value(found.y_values[-1])}",
+        f"regime map of {_metric(found)}, {found.a_name} against {found.b_name}, over {x} and {y}",
         f"of {plural(total, 'point')}, {found.a_name} wins at {counts[WINS]} and loses at "
         f"{counts[LOSES]}; there is no difference at {counts[EQUAL]}, and neither serves at "
         f"{counts[NEITHER]}",
@@ -156,7 +154,7 @@ def alt_regime_map(found: RegimeMap) -> str:
             told.append(f"its {what} is {extreme}")
     if 0 < counts[WINS] < total:
         told += boundary_words(found)
-    return " ".join(map(sentence, told))
+    return sentences([*told, *source_words(*found.data)])
 
 
 def _extreme(found: RegimeMap, verdict: str) -> str | None:
@@ -169,19 +167,16 @@ def _extreme(found: RegimeMap, verdict: str) -> str | None:
     if not places:
         return None
     share, cell, x, y = max(places, key=lambda place: place[0])
-    a, b = cell.a, cell.b
-    values = f" ({digits(a.value)} against {digits(b.value)})" if a and b else ""
-    return (
-        f"{100 * share:.0f} % of the better side{values}, at {found.x_name} {_value(x)} and "
-        f"{found.y_name} {_value(y)}"
+    values = (
+        f" ({number(cell.a.value)} against {number(cell.b.value)})" if cell.a and cell.b else ""
     )
+    at = f"{amount(found.x_name, x)} and {amount(found.y_name, y)}"
+    return f"{_share(share)} of the better side{values}, at {at}"
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _metric(found: RegimeMap) -> str:
     return METRIC_NAMES.get(found.metric, found.metric.replace("_", " "))
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return digits(value)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,11 +19,15 @@ from minilab.lab.plots_base import (
     INK,
     canvas,
     digits,
+    in_style,
+    kind_of,
+    legend_above,
     listed,
     percent,
     plural,
     seconds,
-    sentence,
+    sentences,
+    source_words,
 )
 
 LOOKS = {
@@ -112,6 +116,7 @@ def _busy(log: RunLog, edges: FloatArray) -> FloatArray | None:
     return np.asarray(ran / np.diff(edges) / instances)
 
 
+@in_style
 def plot_timeline(
     log: RunLog, windows: int = 100, *, queue_alarm: float = 0.1
 ) -> tuple[Figure, str]:
@@ -130,20 +135,22 @@ def plot_timeline(
     length.stairs(found.waiting, found.edges, color="C0", fill=True, alpha=0.3)
     length.stairs(found.waiting, found.edges, color="C0")
     length.set(ylabel="requests waiting", title="Queue, KV use and busy share over time", ylim=0)
-    wait.stairs(found.queue, found.edges, color="C1", linewidth=2)
+    wait.stairs(found.queue, found.edges, baseline=None, color="C1", linewidth=1.5)
     wait.axhline(queue_alarm, color=ALARM, linewidth=1.5, label=f"alarm {seconds(queue_alarm)}")
     wait.set(ylabel="queue time, p90 (s)", ylim=0)
-    wait.legend(loc="upper left")
+    legend_above(wait)
     lines = ((found.busy, "busy", "C2", "-"), (found.kv, "KV blocks in use", "C3", "--"))
     for values, label, colour, dashes in lines:
         if values is not None:
-            share.stairs(100 * values, found.edges, color=colour, linestyle=dashes, label=label)
+            look: dict[str, Any] = {"color": colour, "linestyle": dashes, "label": label, "lw": 1.5}
+            share.stairs(100 * values, found.edges, baseline=None, **look)
     share.set(ylabel="share (%)", ylim=(0, 105), xlabel="time since the first arrival (seconds)")
-    share.legend(loc="lower right")
-    return fig, _timeline_words(found, len(log), queue_alarm)
+    legend_above(share)
+    told = _timeline_words(found, len(log), queue_alarm)
+    return fig, sentences([*told, *source_words(kind_of(log))])
 
 
-def _timeline_words(found: Windows, requests: int, alarm: float) -> str:
+def _timeline_words(found: Windows, requests: int, alarm: float) -> list[str]:
     worst = int(np.argmax(found.waiting))
     told = [
         f"{plural(requests, 'request')} over {seconds(float(found.edges[-1]))}",
@@ -169,13 +176,14 @@ def _timeline_words(found: Windows, requests: int, alarm: float) -> str:
             continue
         mean, most = float(values.mean()), float(values.max())
         told.append(f"{what} is {percent(mean)} on average and {percent(most)} at most")
-    return " ".join(map(sentence, told))
+    return told
 
 
 def _middle(found: Windows, k: int) -> float:
     return float(found.edges[k] + found.edges[k + 1]) / 2
 
 
+@in_style
 def plot_gantt(log: RunLog, requests: int | Sequence[int] = 12) -> tuple[Figure, str]:
     """A few requests as bars, from arrival to last token, divided into their stages.
 
@@ -193,24 +201,22 @@ def plot_gantt(log: RunLog, requests: int | Sequence[int] = 12) -> tuple[Figure,
         raise InputError(f"requests over time: the log has {lacks}; give ids of a server's log")
     arrival = log.requests["arrival"][rows] - log.requests["arrival"][rows].min()
     fig, (ax,) = canvas(1, 1, (7.5, 1.4 + 0.27 * rows.size))
-    left = arrival.copy()
+    left, shown = arrival.copy(), []
     for stage, values in spans.items():
-        colour, hatch, _ = LOOKS[stage]
-        ax.barh(range(rows.size), values, left=left, color=colour, hatch=hatch, edgecolor=INK,
-                linewidth=0.4, height=0.72)  # fmt: skip
+        colour, hatch, words = LOOKS[stage]
+        look: dict[str, Any] = {"fc": colour, "hatch": hatch, "ec": INK, "lw": 0.4}
+        ax.barh(range(rows.size), values, left=left, height=0.72, **look)
+        shown.append(Patch(**look, label=words))
         left += values
     ax.set_yticks(range(rows.size), [str(number) for number in log.requests["id"][rows]])
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
     ax.set(xlabel="time since the first of these arrivals (seconds)", ylabel="request")
-    shown = [
-        Patch(fc=LOOKS[s][0], hatch=LOOKS[s][1], ec=INK, lw=0.4, label=LOOKS[s][2]) for s in spans
-    ]
-    ax.legend(handles=shown, loc="upper left", bbox_to_anchor=(0, 1.0), ncols=len(shown))
-    return fig, _gantt_words(log, rows, spans)
+    fig.legend(handles=shown, loc="outside upper left", ncols=len(shown))
+    return fig, sentences([*_gantt_words(log, rows, spans), *source_words(kind_of(log))])
 
 
-def _gantt_words(log: RunLog, rows: FloatArray, spans: dict[str, FloatArray]) -> str:
+def _gantt_words(log: RunLog, rows: FloatArray, spans: dict[str, FloatArray]) -> list[str]:
     total = sum(float(values.sum()) for values in spans.values())
     shares = [
         f"{percent(float(values.sum()) / total)} {LOOKS[stage][2]}"
@@ -224,4 +230,4 @@ def _gantt_words(log: RunLog, rows: FloatArray, spans: dict[str, FloatArray]) ->
         worst = int(np.argmax(spans["queue"]))
         number, wait = int(log.requests["id"][rows[worst]]), float(spans["queue"][worst])
         told.append(f"request {number} waits longest, {seconds(wait)} in the queue")
-    return " ".join(map(sentence, told))
+    return told

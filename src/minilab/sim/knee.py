@@ -36,7 +36,7 @@ def load_curve(
 ) -> list[dict[str, Any]]:
     """How a server does under rising load: one JSON-able row per rate, means over the seeds.
 
-    A row has rate and rate_per_gpu (requests/s), seeds (how many); attainment, throughput_per_gpu
+    A row has rate and rate_per_gpu (requests/s), seeds (how many), data (kind of source); attainment, throughput_per_gpu
     and goodput_per_gpu, each with _low and _high, the 95 % t interval (None from one seed); the
     quantiles of AVERAGED in seconds. None is unavailable (in one seed: in the mean).
 
@@ -110,6 +110,7 @@ def _open_loop(base: Experiment) -> None:
 def _point(rate: float, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     gpus = rows[0]["gpus"]
     point: dict[str, Any] = {"rate": rate, "rate_per_gpu": rate / gpus, "seeds": len(rows)}
+    point["data"] = rows[0]["data"]
     for row in rows:
         done = row["throughput"]
         row["throughput_per_gpu"] = None if done is None else done / gpus
