@@ -29,6 +29,7 @@ class Called(NamedTuple):
 @pytest.fixture(autouse=True)
 def _fresh():
     """A trace is read once per process, also where a test has since moved the data away."""
+    workload_spec._load.cache_clear()
     workload_spec._read.cache_clear()
 
 

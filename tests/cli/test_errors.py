@@ -82,23 +82,27 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("case", [*OPTIONS.items(), *NAMES.items(), *LIMITS.items()], ids=str)
+CASES = {**OPTIONS, **NAMES, **LIMITS}
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_refused_in_one_line(refused, no_data, case):
-    """Each was once a traceback, or a run of something else than what was asked for."""
-    _, (words, said) = case
+    """Else: a traceback, or a run of something else than what was asked for."""
+    words, said = CASES[case]
     assert said in refused(*words)
 
 
+HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 TRACES = {
     "empty": ("", "own.csv:1: empty"),
-    "no rows": ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "own.csv:2: no rows"),
+    "no rows": (HEAD, "own.csv:2: no rows"),
     "no header": ("0,5,5\n", "own.csv:1: '0,5,5'"),
-    "not a number": ("TIMESTAMP,ContextTokens,GeneratedTokens\n0,5,5\n1,x,5\n", "own.csv:3: '1,x,5'"),
-    "unsorted": ("TIMESTAMP,ContextTokens,GeneratedTokens\n5,5,5\n4,5,5\n", "own.csv:3: TIMESTAMP"),
-    "absurd": ("TIMESTAMP,ContextTokens,GeneratedTokens\n0,99999999999,5\n", "own.csv:2: Context"),
-    "no output": ("TIMESTAMP,ContextTokens,GeneratedTokens\n0,9,0\n", "own.csv:2: Generated"),
+    "not a number": (HEAD + "0,5,5\n1,x,5\n", "own.csv:3: '1,x,5'"),
+    "unsorted": (HEAD + "5,5,5\n4,5,5\n", "own.csv:3: TIMESTAMP"),
+    "absurd": (HEAD + "0,99999999999,5\n", "own.csv:2: Context"),
+    "no output": (HEAD + "0,9,0\n", "own.csv:2: Generated"),
     "ids": ('{"timestamp":0,"input_length":9,"output_length":1,"hash_ids":[1,2]}\n', "csv:1: 2 ha"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TRACES)
@@ -188,7 +192,7 @@ def test_unexpected(cli, monkeypatch, error, status):
     assert called.err.count("\n") == 1
     shown = cli("--debug", *SIM)
     assert "Traceback" in shown.err and type(error).__name__ in shown.err
-    assert cli(*SIM, "--debug").err == shown.err
+    assert "Traceback" in cli(*SIM, "--debug").err
 
 
 def test_failed_write_is_no_result(cli, monkeypatch):

@@ -208,7 +208,7 @@ def test_events_can_arrive_with_an_outcome() -> None:
     assert arriving.num_output_tokens == 4 and running.num_output_tokens == 9
 
 
-# -- aborts -------------------------------------------------------------------------------------------
+# -- aborts ---------------------------------------------------------------------------------
 
 
 @settings(max_examples=150, deadline=None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from driving import config, state
-from worlds import COSTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worlds import COSTS
 
 from minilab.core.instance import Instance, InstanceView, steps_begun
 from minilab.core.ranks import RankedScheduler, ranked_instance
@@ -39,6 +39,9 @@ def test_an_event_on_a_step_boundary_is_seen_by_the_next_step() -> None:
         assert steps_begun(10 * k + 1, 10, 0, 100) == k + 1
 
 
+Row = tuple[int, ...]
+
+
 def world(seed: int, skip: bool, ranks: int = 1) -> Cluster:
     rng = random.Random(seed)
     cost = TickCost(COSTS["linear"])
@@ -68,16 +71,14 @@ def test_views_inside_a_run_agree_with_stepping(seed: int) -> None:
     probe = state(999, 20, 1, ((0, 20),))
     for skip in (True, False):
         cluster = world(seed, skip)
-        rows: list[tuple[int, ...]] = []
+        rows: list[Row] = []
         view: InstanceView = cluster.views[0]
         for moment in moments:
 
-            def read(t: int = moment, rows: list[tuple[int, ...]] = rows) -> None:
+            def read(t: int = moment, rows: list[Row] = rows, view: InstanceView = view) -> None:
                 probe.queued_at = t
-                rows.append(
-                    (view.running, view.waiting, view.tokens_at(t), view.blocks_at(t),
-                     view.match(probe))
-                )
+                load = (view.running, view.waiting, view.tokens_at(t), view.blocks_at(t))
+                rows.append((*load, view.match(probe)))
 
             cluster.at(moment, read)
         cluster.run(cluster.requests)  # type: ignore[attr-defined]

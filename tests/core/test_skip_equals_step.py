@@ -7,8 +7,8 @@ inside it), which shifts every later event; or a run record from which gaps come
 from __future__ import annotations
 
 import numpy as np
-from worlds import World, worlds
 from hypothesis import given, settings
+from worlds import World, worlds
 
 from minilab.core.plain_scheduler import PlainScheduler
 from minilab.core.scheduler import Scheduler

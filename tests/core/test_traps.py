@@ -35,7 +35,9 @@ def test_trap_1_recompute_whose_last_chunk_is_one_token() -> None:
 
 def test_trap_2_a_blocked_head_does_not_slip_in_when_its_cached_blocks_are_evicted() -> None:
     """Decode growth evicts the head's own hits; a shorter hit must not turn into a smaller need."""
-    s = scheduler(8, block_size=1, max_num_batched_tokens=4, max_num_seqs=4, enable_prefix_caching=True)
+    s = scheduler(
+        8, block_size=1, max_num_batched_tokens=4, max_num_seqs=4, enable_prefix_caching=True
+    )
     s.add(state(0, 3, 1, ((7, 3),)))
     drive(s)  # leaves 3 idle blocks of text 7
     s.add(state(1, 4, 5))
@@ -208,11 +210,14 @@ def test_steps_of_each_policy(policy: str) -> None:
     s.add(state(1, 12, 2))
     plans = drive(s)
     kinds = [("P" if p.prefills else "") + ("D" if p.num_decodes else "") for p in plans]
-    assert kinds == {
-        "mixed": ["PD", "PD", "D", "D", "D"],
-        "prefill-first": ["P", "P", "D", "D", "D", "D", "D"],
-        "decode-first": ["D", "D", "D", "D", "D", "P", "P", "D"],
-    }[policy]
+    assert (
+        kinds
+        == {
+            "mixed": ["PD", "PD", "D", "D", "D"],
+            "prefill-first": ["P", "P", "D", "D", "D", "D", "D"],
+            "decode-first": ["D", "D", "D", "D", "D", "P", "P", "D"],
+        }[policy]
+    )
 
 
 def test_preempted_requests_return_before_those_who_came_later() -> None:

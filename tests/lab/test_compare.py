@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minilab.lab.compare import Tolerance, describe, matches, relation
+from minilab.lab.compare import Tolerance, describe, matches, relation, show_value
 from minilab.lab.exercise import Case, Exercise
 from minilab.lab.slips import slip_in
 
@@ -68,7 +68,7 @@ def test_another_value_or_kind_is_another(expected: Any, actual: Any) -> None:
         ({"a": 1, "b": 2}, {"a": 1, "b": 900}, "differs under 'b': a whole number; yours is too"),
         ({1, 2, 3}, {3, 4}, "2 that belong are missing, 1 do not belong"),
         (True, False, "which way round"),
-        (5, 5.5, "too large, by less than a factor of 2"),
+        (5, 6, "too large, by less than a factor of 2"),
         (NAN, 0, "absent is NaN, not 0"),
         ([NAN, 1], [0, 1], "absent is NaN, not 0"),
         (0, 3, "too large"),
@@ -78,6 +78,27 @@ def test_a_difference_is_told_by_its_place_and_relation(
     expected: Any, actual: Any, says: str
 ) -> None:
     assert says in describe(expected, actual, EXACT)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (math.sqrt, "<sqrt>"),
+        (lambda x: x, "<lambda>"),
+        (np.float64(0.123456789), "0.123457"),
+        (np.arange(20), "[0, 1, 2, 3, 4, 5, 6, 7, ...]"),
+        ((1,), "(1)"),
+        ("two\nlines", "'two\\nlines'"),
+        ("x" * 500, None),
+        ({"a": np.float64(1)}, None),
+    ],
+)
+def test_a_value_is_shown_on_one_short_line_without_addresses(
+    value: Any, shown: str | None
+) -> None:
+    text = show_value(value)
+    assert shown in (None, text)
+    assert len(text) <= 100 and "\n" not in text and " at 0x" not in text
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
@@ -99,8 +120,8 @@ def test_a_slip_must_explain_every_case_and_not_one_by_chance() -> None:
     assert slip_in(exercise("s"), [(2.0, 2000.0), (3.0, 3.0)]) is None
 
 
-def test_a_slip_is_seen_inside_lists_and_dicts_with_zeros() -> None:
-    pairs = [([0.0, 0.5], [0.0, 50.0]), ({"a": 0.25}, {"a": 25.0})]
+def test_a_slip_is_seen_inside_lists_and_dicts_with_zeros_and_absent_values() -> None:
+    pairs = [([0.0, 0.5, None], [0.0, 50.0, None]), ({"a": 0.25}, {"a": 25.0}), (None, None)]
     found = slip_in(exercise(""), pairs)
     assert found is not None and "percent" in found.message
 

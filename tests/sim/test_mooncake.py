@@ -2,8 +2,8 @@
 
 Two definitions are easy to mix up. The *sequential* reader (``facts.prefix_stats``) counts the
 partial last block and knows no time; the *timed* cluster counts prompt tokens found in full blocks
-at admission, with a finite pool. Round robin over 8 gives 0.136 by the first and 0.137 by the second,
-close by accident.
+at admission, with a finite pool. Round robin over 8 gives 0.136 by the first and 0.137 by the
+second, close by accident.
 """
 
 from __future__ import annotations

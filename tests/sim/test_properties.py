@@ -1,4 +1,4 @@
-"""Laws that any queue of any kind obeys; a simulator that breaks one is wrong whatever it models."""
+"""Laws that any queue obeys; a simulator that breaks one is wrong whatever it models."""
 
 from __future__ import annotations
 

@@ -24,7 +24,11 @@ def config(blocks: int = 16, **more: object) -> SchedulerConfig:
 
 
 def state(
-    i: int, prompt: int, output: int, text: tuple[tuple[int, int], ...] | None = None, **more: object
+    i: int,
+    prompt: int,
+    output: int,
+    text: tuple[tuple[int, int], ...] | None = None,
+    **more: object,
 ) -> RequestState:
     """A request that nobody has touched; ``remote_prefill`` and ``hold_blocks`` go to its state."""
     flags = {k: more.pop(k) for k in ("remote_prefill", "hold_blocks") if k in more}

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from minilab.core.config import POLICIES, SchedulerConfig
 from minilab.core.instance import Instance
-from minilab.core.plain_scheduler import PlainScheduler
 from minilab.core.router import make_router
 from minilab.core.scheduler import Scheduler
 from minilab.facts.cost_terms import LinearCost

@@ -18,8 +18,8 @@ from minilab.facts.errors import InputError
 from minilab.facts.user_input import unknown_name
 from minilab.sim.experiment import Experiment
 from minilab.sim.repeats import repeats
-from minilab.sim.sweep import Task, run_all
 from minilab.sim.sweep_store import write_csv
+from minilab.sim.sweep_tasks import Task, run_all
 
 TABLES = (".csv", ".jsonl")
 SWITCH = {"on": True, "off": False}

@@ -150,9 +150,7 @@ class DecodeBatch:
         cycles, rest = divmod(max(0, steps - self.grown), size)
         first = self.clock + self.grown
         return cycles * len(self.requests) + sum(
-            len(requests)
-            for phase, requests in self._due.items()
-            if (phase - first) % size < rest
+            len(requests) for phase, requests in self._due.items() if (phase - first) % size < rest
         )
 
     # -- steps --------------------------------------------------------------------------------

@@ -42,9 +42,7 @@ def affordable_drafts(batch: DecodeBatch, budget: int) -> dict[int, int]:
     return drafts
 
 
-def commit_counts(
-    batch: DecodeBatch, plan: StepPlan, outcome: StepOutcome
-) -> list[RequestState]:
+def commit_counts(batch: DecodeBatch, plan: StepPlan, outcome: StepOutcome) -> list[RequestState]:
     """Apply token counts other than 1; returns requests that ended before their limit.
 
     Raises:
@@ -72,3 +70,12 @@ def commit_counts(
     for request in ended:
         batch.remove(request)
     return ended
+
+
+def note_drafts(batch: DecodeBatch, outcome: StepOutcome) -> bool:
+    """Keep the drafts proposed for the next step; whether there are any."""
+    for request_id, count in outcome.drafts.items():
+        request = batch.requests.get(request_id)
+        if request is not None:
+            request.num_draft_tokens = count
+    return bool(outcome.drafts)

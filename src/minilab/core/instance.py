@@ -26,7 +26,8 @@ class RunCost(Protocol):
 class SchedulerLike(Protocol):
     """What an instance needs of a scheduler, ours or a learner's own.
 
-    ``accepts_now``, ``repeats`` and ``steps`` above 1 only buy speed: True, 1 and 1 are always right.
+    ``accepts_now``, ``repeats`` and ``steps`` above 1 only buy speed; True, 1 and 1 are always
+    right.
     """
 
     def add(self, request: RequestState) -> bool: ...
@@ -88,8 +89,8 @@ class Instance:
         "first",
         "pending",
         "plan",
-        "scheduler",
         "runs",
+        "scheduler",
         "skip",
         "slope",
         "stalled",
@@ -168,7 +169,15 @@ class Instance:
         result = self.scheduler.update(plan, outcome, self.steps)
         self.until = -1
         self.runs.append(
-            (self.start, self.first, self.slope, self.steps, batch, self.waiting, result.used_blocks)
+            (
+                self.start,
+                self.first,
+                self.slope,
+                self.steps,
+                batch,
+                self.waiting,
+                result.used_blocks,
+            )
         )
         return result
 

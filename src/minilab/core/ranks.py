@@ -149,7 +149,7 @@ def _share(outcome: StepOutcome, rank: Scheduler) -> StepOutcome:
     mine = rank.batch.requests
     return StepOutcome(
         tokens={k: v for k, v in outcome.tokens.items() if k in mine},
-        drafts={k: v for k, v in outcome.drafts.items()},
+        drafts=outcome.drafts,
         finished=outcome.finished,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from minilab.core.plan import StepPlan
+from minilab.core.plan import StepOutcome, StepPlan
 from minilab.core.request import (
     FINISHED,
     RUNNING,
@@ -41,7 +41,7 @@ class RemoteKV:
 
     def reserve(self, request: RequestState) -> bool:
         """Take blocks for the whole prompt of ``request``; False when they are not there now."""
-        if not self._scheduler.allocate_prompt(request):
+        if not self._scheduler.prompts.allocate(request):
             return False
         request.status = WAITING_FOR_REMOTE_KVS
         self.receiving[request.id] = request
@@ -67,6 +67,15 @@ class RemoteKV:
         self._scheduler.index.release(request)
         request.status = WAITING
         self._scheduler.waiting.appendleft(request)
+
+    def commit(self, outcome: StepOutcome) -> None:
+        """Transfers that an executor reports with a step."""
+        for request_id in outcome.finished_recving:
+            self.finish_recving(request_id, first_token=True)
+        for request_id in outcome.finished_sending:
+            self.finish_sending(request_id)
+        for request_id in outcome.failed:
+            self.fail(request_id)
 
     def hold(self, request: RequestState) -> None:
         """Keep the blocks of a finished request until ``finish_sending``."""

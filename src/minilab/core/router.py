@@ -1,7 +1,8 @@
 """Routers: which instance a request goes to.
 
-A policy sees ``choose(request, views) -> index``; ``views`` are ``InstanceView`` objects that answer
-for this very moment. The same objects serve the simulator and the HTTP proxy.
+A policy is ``choose(request, views) -> index``; ``views`` are ``InstanceView`` objects that answer
+for the moment at which the request arrives (``request.queued_at``). The same objects
+serve the simulator and the HTTP proxy.
 """
 
 from __future__ import annotations

@@ -7,15 +7,15 @@ with decodes. When blocks run out, the newest request gives its own back and rec
 
 from __future__ import annotations
 
-from collections import deque
-
 from minilab.core.block_hash import BlockHasher, SegmentHasher
 from minilab.core.block_pool import BlockPool
 from minilab.core.config import SchedulerConfig
 from minilab.core.decode_batch import DecodeBatch
-from minilab.core.drafts import affordable_drafts, commit_counts
-from minilab.core.plan import PLAIN, Prefill, StepOutcome, StepPlan, StepResult
+from minilab.core.drafts import affordable_drafts, commit_counts, note_drafts
+from minilab.core.plan import PLAIN, StepOutcome, StepPlan, StepResult
+from minilab.core.policies import PLAN_STEP
 from minilab.core.prefix_index import PrefixIndex
+from minilab.core.prompt_queue import PromptQueue
 from minilab.core.remote_kv import RemoteKV
 from minilab.core.request import (
     ABORTED,
@@ -23,7 +23,6 @@ from minilab.core.request import (
     HELD,
     PREEMPTED,
     REJECTED,
-    RUNNING,
     RequestState,
 )
 
@@ -34,6 +33,7 @@ class Scheduler:
     Attributes:
         waiting: the queue; preempted requests go to its front.
         prefilling: running requests whose prompt is not done, in order of admission.
+        prompts: owns these two and decides who joins the step.
         batch: running requests that decode.
         remote: requests whose KV is on its way in or out.
         peak_used: most blocks in use at once so far.
@@ -50,11 +50,13 @@ class Scheduler:
         )
         self.batch = DecodeBatch(self.pool, config.block_size)
         self.remote = RemoteKV(self)
-        self.waiting: deque[RequestState] = deque()
-        self.prefilling: list[RequestState] = []
+        self.prompts = PromptQueue(config, self.pool, self.index, self._preempt_newest)
+        self.waiting = self.prompts.waiting
+        self.prefilling = self.prompts.prefilling
         self.num_preemptions = 0
         self.peak_used = 0
         self._drafting = False
+        self._plan_step = PLAN_STEP[config.policy]
 
     # -- what others may ask ------------------------------------------------------------------
 
@@ -62,6 +64,11 @@ class Scheduler:
     def num_running(self) -> int:
         """Requests with a running slot."""
         return len(self.batch.requests) + len(self.prefilling)
+
+    @property
+    def free_slots(self) -> int:
+        """Running slots left."""
+        return self.config.max_num_seqs - len(self.batch.requests) - len(self.prefilling)
 
     @property
     def num_waiting(self) -> int:
@@ -74,7 +81,7 @@ class Scheduler:
 
         With a queue or full slots it lines up behind what is stuck already.
         """
-        if self.waiting or self.num_running >= self.config.max_num_seqs:
+        if self.waiting or not self.free_slots:
             return False
         return not (self.config.policy == "decode-first" and self.batch.requests)
 
@@ -137,20 +144,9 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """Plan the next step and take its blocks. A false plan means nothing can be done now."""
         plan = StepPlan()
-        config = self.config
         if self.remote.ready:
             self.remote.admit(plan)
-        decodes_first = config.policy == "mixed" or (
-            config.policy == "decode-first" and not self.prefilling
-        )
-        budget = config.max_num_batched_tokens
-        if decodes_first and self.batch.requests:
-            budget -= self._plan_decodes(plan, budget)
-        if config.policy == "mixed" or not plan.num_decodes:
-            if self.prefilling or self.waiting:
-                self._plan_prefills(plan, budget)
-            if not plan.prefills and not plan.num_decodes and self.batch.requests:
-                self._plan_decodes(plan, budget)
+        self._plan_step(self, plan)
         return plan
 
     def repeats(self, plan: StepPlan) -> int:
@@ -164,9 +160,7 @@ class Scheduler:
             return 1
         return self.batch.steps_to_go(self.pool.available)
 
-    def update(
-        self, plan: StepPlan, outcome: StepOutcome = PLAIN, steps: int = 1
-    ) -> StepResult:
+    def update(self, plan: StepPlan, outcome: StepOutcome = PLAIN, steps: int = 1) -> StepResult:
         """Commit ``steps`` steps like ``plan`` (more than 1 only if ``repeats`` allowed it)."""
         batch, pool = self.batch, self.pool
         decoded = plan.num_decodes
@@ -184,12 +178,13 @@ class Scheduler:
                 self._finish(request)
         started = self._commit_prefills(plan, outcome, finished) if plan.prefills else ()
         if outcome is not PLAIN:
-            self._commit_events(outcome)
+            self.remote.commit(outcome)
+            self._drafting = note_drafts(batch, outcome)
         return StepResult(started, finished, used)
 
     # -- planning -------------------------------------------------------------------------------
 
-    def _plan_decodes(self, plan: StepPlan, budget: int) -> int:
+    def plan_decodes(self, plan: StepPlan, budget: int) -> int:
         """Put every decoding request into the plan; returns the tokens of the budget it takes."""
         batch, pool = self.batch, self.pool
         if self._drafting:
@@ -207,96 +202,12 @@ class Scheduler:
             plan.num_draft_tokens = sum(plan.drafts.values())
         return count + plan.num_draft_tokens
 
-    def _plan_prefills(self, plan: StepPlan, budget: int) -> None:
-        left = budget
-        chunks: list[Prefill] = []
-        for request in self.prefilling[:]:
-            if request.status != RUNNING:
-                continue  # lost its blocks to an older one in this very loop
-            start = request.num_computed_tokens
-            chunk = min(request.num_tokens - start, left)
-            if chunk and self._make_room(request, start + chunk, plan):
-                chunks.append(Prefill(request, start, chunk))
-                left -= chunk
-        static = self.config.policy == "decode-first" and self.batch.requests
-        if self.waiting and not plan.preempted and not static:
-            admitted = self._admit(left)
-            if admitted:
-                plan.admitted = [*plan.admitted, *(chunk.request for chunk in admitted)]
-                chunks += admitted
-                left -= sum(chunk.num_tokens for chunk in admitted)
-        plan.prefills = chunks
-        plan.num_prefill_tokens = budget - left
-
-    def _make_room(self, request: RequestState, num_tokens: int, plan: StepPlan) -> bool:
-        """Take the blocks that ``num_tokens`` tokens need, from the newest if need be."""
-        need = -(-num_tokens // self.config.block_size) - len(request.block_table)
-        while need > self.pool.available:
-            if self._preempt_newest(plan) is request:
-                return False
-        request.block_table += self.pool.take(need)
-        return True
-
-    def _admit(self, budget: int) -> list[Prefill]:
-        """Admit from the head of the queue while budget, slots and blocks last.
-
-        A request is admitted only if the pool can hold all of its known tokens, not just the first
-        chunk. Otherwise long prompts get halfway in, lose their blocks and start again (vLLM's
-        ``scheduler_reserve_full_isl``, on by default since vllm#37307).
-        """
-        size, pool, waiting = self.config.block_size, self.pool, self.waiting
-        slots = self.config.max_num_seqs - self.num_running
-        chunks: list[Prefill] = []
-        while waiting and budget and slots > 0:
-            request = waiting[0]
-            tokens = request.num_prompt_tokens + request.num_output_tokens
-            hits = self.index.match(request)
-            if not self._has_room(tokens, hits):
-                break
-            waiting.popleft()
-            start = len(hits) * size
-            chunk = min(tokens - start, budget)
-            found = pool.acquire(hits) if hits else hits
-            request.block_table = found + pool.take(-(-(start + chunk) // size) - len(hits))
-            self._place(request, start)
-            request.status = RUNNING
-            self.prefilling.append(request)
-            chunks.append(Prefill(request, start, chunk))
-            budget -= chunk
-            slots -= 1
-        return chunks
-
-    def allocate_prompt(self, request: RequestState) -> bool:
-        """Take blocks for all known tokens of ``request``, hits included; False: no room now."""
-        hits = self.index.match(request)
-        if not self._has_room(request.num_tokens, hits):
-            return False
-        blocks = -(-request.num_tokens // self.config.block_size)
-        request.block_table = self.pool.acquire(hits) + self.pool.take(blocks - len(hits))
-        self._place(request, len(hits) * self.config.block_size)
-        return True
-
-    def _has_room(self, tokens: int, hits: list[int]) -> bool:
-        """Whether ``tokens`` tokens fit, ``hits`` being there already.
-
-        Acquiring an idle hit uses up a block that could have been evicted, so it counts too.
-        """
-        pool = self.pool
-        fresh = -(-tokens // self.config.block_size) - len(hits)
-        return fresh + (pool.num_idle(hits) if hits else 0) <= pool.available
-
-    def _place(self, request: RequestState, start: int) -> None:
-        request.num_computed_tokens = start
-        request.num_published = start // self.config.block_size
-        if request.num_cached_tokens < 0:
-            request.num_cached_tokens = start
-
     # -- committing -----------------------------------------------------------------------------
 
     def _commit_prefills(
         self, plan: StepPlan, outcome: StepOutcome, finished: list[RequestState]
     ) -> list[RequestState]:
-        """Count the chunks; returns who got a token, and adds those who are done to ``finished``."""
+        """Count the chunks; returns who got a token and adds who is done to ``finished``."""
         started: list[RequestState] = []
         for request, start, chunk in plan.prefills:
             request.num_computed_tokens = computed = start + chunk
@@ -314,19 +225,6 @@ class Scheduler:
             else:
                 self.batch.add(request)
         return started
-
-    def _commit_events(self, outcome: StepOutcome) -> None:
-        for request_id in outcome.finished_recving:
-            self.remote.finish_recving(request_id, first_token=True)
-        for request_id in outcome.finished_sending:
-            self.remote.finish_sending(request_id)
-        for request_id in outcome.failed:
-            self.remote.fail(request_id)
-        self._drafting = bool(outcome.drafts)
-        for request_id, count in outcome.drafts.items():
-            drafting = self.batch.requests.get(request_id)
-            if drafting is not None:
-                drafting.num_draft_tokens = count
 
     def _preempt_newest(self, plan: StepPlan) -> RequestState:
         """Take all blocks of the newest running request; it recomputes them when it returns."""

@@ -124,7 +124,7 @@ def summary(path: Path, exercises: Sequence[Exercise], run: Run, seconds: float)
     for exercise in (*core, *(e for e in exercises if not e.core)):
         verdict, why = _verdict(exercise, run)
         deep = "" if exercise.core else " (deep)"
-        lines.append(f"  {exercise.id:<5} {verdict:<12} {exercise.title}{deep}")
+        lines.append(f"  {exercise.id:<5} {verdict:<13} {exercise.title}{deep}")
         if why:
             lines.append(f"        {why}")
     for index, (name, message) in run.errors.items():

@@ -46,6 +46,8 @@ def show_value(value: Any) -> str:
         return str(number)
     if number is not None:
         return f"{number:.6g}"
+    if callable(value):  # a repr would show an address, another one in each session
+        return f"<{getattr(value, '__name__', type(value).__name__).strip('<>')}>"
     if not isinstance(value, str) and hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -165,15 +167,14 @@ def relation(expected: float, actual: float) -> str:
     direction = "too large" if actual > expected else "too small"
     if expected == 0 or actual == 0:
         return direction
-    ratio = abs(actual / expected)
-    if actual / expected < 0:
+    if (actual > 0) != (expected > 0):
         return f"{direction}, and of the wrong sign"
-    distance = max(ratio, 1 / ratio)
-    if distance >= 30:
-        return f"{direction}, by a factor of about 10^{round(math.log10(distance))}"
-    if distance >= 2:
-        return f"{direction}, by a factor of {'10 to 30' if distance >= 10 else '2 to 10'}"
-    if distance >= 1.1:
+    distance = abs(math.log10(abs(actual)) - math.log10(abs(expected)))
+    if distance >= 1.5:
+        return f"{direction}, by a factor of about 10^{round(distance)}"
+    if distance >= math.log10(2):
+        return f"{direction}, by a factor of {'10 to 30' if distance >= 1 else '2 to 10'}"
+    if distance >= math.log10(1.1):
         return f"{direction}, by less than a factor of 2"
     return f"{direction}, by less than 10 %, which is more than rounding"
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minilab.facts.errors import InputError
 from minilab.lab.workdir import in_solutions, relative, work_folder, write_whole
 
 VERSION = 1
@@ -85,10 +86,9 @@ class PredictionStore:
         text = json.dumps({"minilab_predictions": VERSION, "predictions": kept}, indent=1)
         try:
             write_whole(self.path, text + "\n")
-        except OSError as error:
+        except InputError as error:
             self.writable = False
-            print(f"{relative(self.path)}: not written ({error.strerror}); "
-                  "predictions stay in memory.")  # fmt: skip
+            print(f"{error}. Predictions of this session stay in memory.")
 
 
 def _read(path: Path) -> dict[str, Prediction]:

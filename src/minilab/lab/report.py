@@ -11,7 +11,6 @@ import datetime
 import html
 from collections.abc import Iterable
 
-from minilab.facts.errors import InputError
 from minilab.lab.colab import environment_lines
 from minilab.lab.exercise import exercises_of, lab_name, lab_of
 from minilab.lab.predict import calibration, error_words
@@ -41,13 +40,7 @@ def report(lab: str | int, *, conclusion: str = "") -> None:
     written.
     """
     path = work_folder() / f"report_{lab_name(lab)}.html"
-    try:
-        write_whole(path, page(lab, conclusion))
-    except OSError as error:
-        raise InputError(
-            f"report {relative(path)}: not written ({error.strerror}); free the folder, or name "
-            "another one in MINILAB_WORK"
-        ) from error
+    write_whole(path, page(lab, conclusion))
     print(f"Report: {relative(path)}")
 
 

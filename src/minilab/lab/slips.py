@@ -28,6 +28,10 @@ class Slip:
     unit: str = ""
 
 
+class _CannotHappenError(Exception):
+    """This slip makes nothing of such a number."""
+
+
 def _factor(by: float, told: str, suspicion: str, unit: str = "") -> Slip:
     size = "large" if by > 1 else "small"
     message = f"too {size} by a factor of about {told}: {suspicion}"
@@ -87,23 +91,24 @@ def swapped(exercise: Exercise, tried: Sequence[tuple[Case, Any]]) -> tuple[str,
 
 
 def _explains(slip: Slip, expected: Any, actual: Any, tolerance: Tolerance) -> bool:
-    wrong = _apply(slip, expected)
-    return wrong is not None and matches(wrong, actual, tolerance)
+    try:
+        return matches(_apply(slip, expected), actual, tolerance)
+    except _CannotHappenError:
+        return False
 
 
 def _apply(slip: Slip, expected: Any) -> Any:
-    """The mistake made in every number of a value; None where it makes none."""
+    """The mistake made in every number of a value; what is no number stays as it is."""
     number = as_number(expected)
     if number is not None:
-        return slip.wrong(number)
+        wrong = slip.wrong(number)
+        if wrong is None:
+            raise _CannotHappenError
+        return wrong
     if isinstance(expected, Mapping):
-        inside = {key: _apply(slip, value) for key, value in expected.items()}
-        return None if any(value is None for value in inside.values()) else inside
+        return {key: _apply(slip, value) for key, value in expected.items()}
     items = as_list(expected)
-    if not items:
-        return None
-    slipped = [_apply(slip, item) for item in items]
-    return None if any(item is None for item in slipped) else slipped
+    return expected if items is None else [_apply(slip, item) for item in items]
 
 
 def _explained_by_swap(

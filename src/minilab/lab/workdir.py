@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
+
+from minilab.facts.atomic import whole_file
+from minilab.facts.errors import InputError
 
 FOLDER_VARIABLE = "MINILAB_WORK"
 
@@ -43,14 +45,18 @@ def relative(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that its name never holds half of it; OSError where it can't be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    """Write a text file so that its name never holds half of it, making its folder first.
+
+    Raises InputError where that can't be done.
+    """
+    path = Path(relative(path))
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)  # mkstemp makes it private; a report is there to be shown
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{path.parent}: no folder can be made there ({error.strerror}); free the name, or "
+            f"name another place in {FOLDER_VARIABLE}"
+        ) from error
+    content = text.encode("utf-8")
+    with whole_file(path) as file:
+        file.write(content)

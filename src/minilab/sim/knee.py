@@ -36,9 +36,10 @@ def load_curve(
 ) -> list[dict[str, Any]]:
     """How a server does under rising load: one JSON-able row per rate, means over the seeds.
 
-    A row has rate and rate_per_gpu (requests/s), seeds (how many), data (kind of source); attainment, throughput_per_gpu
-    and goodput_per_gpu, each with _low and _high, the 95 % t interval (None from one seed); the
-    quantiles of AVERAGED in seconds. None is unavailable (in one seed: in the mean).
+    A row has rate and rate_per_gpu (requests/s), seeds (how many), data (kind of source);
+    attainment, throughput_per_gpu and goodput_per_gpu, each with _low and _high, the 95 % t
+    interval (None from one seed); the quantiles of AVERAGED in seconds. None is unavailable (in one
+    seed: in the mean).
 
     Args:
         base: what serves, and which requests; a trace is stretched to each rate.
