@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,9 @@ ONE_BY_ONE = Experiment(
     max_num_seqs=1,
     max_num_batched_tokens=2048,
 ).with_(trace="synthetic", prompt_tokens=16, output_tokens=1, limit=1500)
-CHAT = ONE_BY_ONE.with_(trace="azure-conv-2023", limit=200, kv_blocks=4000)
+CHAT = Experiment(
+    cost=json.dumps({"w": 0.005, "f": 1e-4, "k": 1e-7, "s": 1e-5}), kv_blocks=4000
+).with_(trace="azure-conv-2023", limit=200)
 
 
 def md1_attainment(rate: float, limit: float) -> float:
@@ -141,10 +144,10 @@ def test_a_window_over_the_end_goes_on_at_the_start_and_loses_nobody(shift: int)
     lengths = [(r.prompt_tokens, r.output_tokens) for r in moved.requests]
     assert lengths == [(r.prompt_tokens, r.output_tokens) for r in turned]
     assert moved.requests[0].arrival == 0.0
-    gaps = [b.arrival - a.arrival for a, b in zip(moved.requests, moved.requests[1:], strict=False)]
+    gaps = [b.arrival - a.arrival for a, b in pairwise(moved.requests)]
     mean = whole.requests[-1].arrival / 96
     assert gaps[96 - start] == pytest.approx(mean), "the seam is an average gap"
-    told = [b.arrival - a.arrival for a, b in zip(turned, turned[1:], strict=False)]
+    told = [b.arrival - a.arrival for a, b in pairwise(turned)]
     del gaps[96 - start], told[96 - start]
     assert gaps == pytest.approx(told)
 

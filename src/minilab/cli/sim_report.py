@@ -109,13 +109,13 @@ def _notes(experiment: Experiment, log: RunLog, result: dict[str, Any]) -> list[
     notes = []
     longest = log.requests["prompt_tokens"] + log.requests["output_tokens"]
     if result["rejected"]:
-        notes.append(f"{result['rejected']} requests are larger than the KV pool: rejected")
+        notes.append(f"rejected, being larger than the KV pool: {result['rejected']}")
     if result["failed"]:
-        notes.append(f"{result['failed']} requests got stuck: failed")
+        notes.append(f"failed, having got stuck: {result['failed']}")
     limit = get_model(experiment.model).max_len
     over = int((longest > limit).sum()) if limit else 0
     if over:
-        notes.append(f"{over} requests are longer than {experiment.model}'s {limit} tokens")
+        notes.append(f"longer than the {limit} tokens of {experiment.model}: {over} requests")
     for name in result.get("unused_classes", ()):
         notes.append(f"no request is of class {name!r}, which has an SLO")
     cost = result["cost"]

@@ -9,3 +9,7 @@ class InputError(ValueError):
     The command line prints the message alone and exits with status 2; a traceback needs
     ``--debug``.
     """
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: in a notebook, too, one line is enough."""
+        return [f"InputError: {self}"]
