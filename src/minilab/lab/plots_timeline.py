@@ -153,7 +153,7 @@ def plot_timeline(
 def _timeline_words(found: Windows, requests: int, alarm: float) -> list[str]:
     worst = int(np.argmax(found.waiting))
     told = [
-        f"{plural(requests, 'request')} over {seconds(float(found.edges[-1]))}",
+        f"a run of {plural(requests, 'request')} over {seconds(float(found.edges[-1]))}",
         f"the queue is longest around {seconds(_middle(found, worst))}, with "
         f"{digits(float(found.waiting[worst]), 2)} requests waiting on average",
     ]
@@ -223,7 +223,7 @@ def _gantt_words(log: RunLog, rows: FloatArray, spans: dict[str, FloatArray]) ->
         for stage, values in spans.items()
     ]
     told = [
-        f"{plural(len(rows), 'request')} as bars over time, divided into their stages",
+        f"bars over time for {plural(len(rows), 'request')}, divided into their stages",
         f"of their time together, {listed(shares)}",
     ]
     if "queue" in spans:
