@@ -68,7 +68,8 @@ def test_a_row_says_what_the_run_says() -> None:
         *(judged.attainment, judged.goodput_per_gpu, judged.throughput)
     ]
     for name in (*METRICS, "gap"):
-        assert {part: row[f"{name}_{part}"] for part in found[name]} == found[name]
+        told = {part: row[f"{name}_{part}"] for part in found[name]}
+        assert told == pytest.approx(found[name], rel=1e-12)
     assert row["kv_peak_usage"] == log.meta["kv_peak_usage"] > 0
     assert (row["requests"], row["completed"], row["gpus"]) == (20, 20, 2)
     assert row["key"] == experiment.key and row["data"] == "synthetic"

@@ -10,6 +10,7 @@ result that a second, small kernel combines.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -96,8 +97,8 @@ def paged_decode(
     seq_lens: torch.Tensor,
     scale: float | None = None,
     *,
-    k_scale: Scale = None,
-    v_scale: Scale = None,
+    k_scale: checks.Scale = None,
+    v_scale: checks.Scale = None,
     sliding_window: int | None = None,
     num_splits: int | None = None,
     config: Config | None = None,
@@ -232,6 +233,38 @@ CONFIGS = {
 COMBINE = dict.fromkeys(CONFIGS, Config({"SPLITS": 32}, warps=4, stages=1))
 
 
-def _spec(label: str, element: str, cache: str, head: int, fast: bool = False) -> Spec:
-    scales = "*fp32" if cache in ("*u8", "*fp8e4nv") else None
-    ....
+def _spec(label: str, element: str, cache: str, window: int = 0, **more: Any) -> Spec:
+    """32 query heads over 8 KV heads of 128, pages of 16 tokens."""
+    scaled = cache != element
+    types = {"partial": "*fp32", "lse": "*fp32", "block_tables": "*i32", "seq_lens": "*i32"}
+    types |= {"query": f"*{element}", "key_cache": f"*{cache}", "value_cache": f"*{cache}"}
+    types |= dict.fromkeys(("k_scale", "v_scale"), "*fp32") if scaled else {}
+    types |= dict.fromkeys(("stride_query", "stride_block", "stride_table", "num_splits"), "i32")
+    constexprs = {
+        "KV_HEADS": 8, "GROUP": 4, "HEAD": 128, "BLOCK_SIZE": 16, "WINDOW": window,
+        "K_STEP": 1, "V_STEP": 1, "TYPE": tiles.triton_type(element),
+        **({} if scaled else {"k_scale": None, "v_scale": None}),
+    }  # fmt: skip
+    kv_bytes = 1 if scaled else 4 if element == "fp32" else 2
+    return Spec(
+        f"paged_decode {label}", _split_kernel, {**types, "scale": "fp32"}, constexprs,
+        **{"configs": CONFIGS, "expect": NARROW_DOT, **more}, any_value=("num_splits",),
+        case="64 sequences of 4096 tokens, 32/8 heads of 128", dtype=element,
+        cost=cost([4096] * 64, 32, 8, 128, kv_bytes=kv_bytes, sliding_window=window or None),
+    )  # fmt: skip
+
+
+_NATIVE = {arch: config for arch, config in CONFIGS.items() if arch >= 80}
+AOT = (
+    _spec("fp16", "fp16", "fp16", fast=True),
+    _spec("bf16", "bf16", "bf16"),
+    _spec("fp32", "fp32", "fp32", expect={}),
+    _spec("fp8 portable", "fp16", "u8", fast=True),
+    _spec("fp8 native", "fp16", "fp8e4nv", configs=_NATIVE, refused=(80,)),
+    _spec("fp16 window 1024", "fp16", "fp16", window=1024),
+    Spec(
+        "paged_decode combine", _combine_kernel,
+        {"out": "*fp16", "partial": "*fp32", "lse": "*fp32", "num_splits": "i32"},
+        {"HEAD": 128}, COMBINE, any_value=("num_splits",), fast=True,
+    ),
+)  # fmt: skip

@@ -53,6 +53,7 @@ class Spec:
         why: reason for each exception in ``stack``.
         refused: architectures whose compiler must refuse this, as our own guard does.
         fast: part of the quick subset.
+        case: the work that ``cost`` (bytes, FLOPs) is for, with matrices in ``dtype``.
     """
 
     name: str
@@ -66,6 +67,9 @@ class Spec:
     why: str = ""
     refused: tuple[int, ...] = ()
     fast: bool = False
+    case: str = ""
+    dtype: str = ""
+    cost: tuple[int, int] | None = None
 
 
 # Tensor-core instruction that a dot of at least 64 rows becomes, and one of 16 rows.

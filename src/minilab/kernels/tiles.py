@@ -17,12 +17,16 @@ from minilab.kernels.e4m3 import decode_tile
 LOG2_E = 1.4426950408889634
 
 
+def triton_type(name: str) -> Any:
+    """Triton's type object for "fp16", "bf16" or "fp32"."""
+    return {"fp16": tl.float16, "bf16": tl.bfloat16, "fp32": tl.float32}[name]
+
+
 def compute_type(dtype: torch.dtype, backend: Backend) -> Any:
     """Triton type in which tiles are multiplied. The interpreter's bf16 arithmetic is wrong."""
-    if dtype == torch.bfloat16 and backend.name == "interpreter":
-        return tl.float32
-    names = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
-    return getattr(tl, names[dtype])
+    if dtype == torch.bfloat16 and backend.name != "interpreter":
+        return triton_type("bf16")
+    return triton_type("fp16" if dtype == torch.float16 else "fp32")
 
 
 @triton.jit

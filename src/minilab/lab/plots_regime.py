@@ -107,7 +107,10 @@ def caption_regime_map(found: RegimeMap) -> str:
     counts = found.counts()
     rule = f"a side wins where its {_metric(found)} is better by more than {_share(found.margin)}"
     if len(found.seeds) > 1:
-        rule += f" on average over {len(found.seeds)} seeds, and by more than their luck (95 %)"
+        rule += (
+            f" on average over {len(found.seeds)} seeds, and by more than their luck (95 %); "
+            "elsewhere there is no difference that these seeds can tell"
+        )
     told = [rule]
     if counts[NEITHER]:
         least = _share(found.least_attainment)

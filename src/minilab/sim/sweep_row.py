@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minilab.facts.gaps import GapRuns
 from minilab.facts.metrics import METRICS, summary
 from minilab.facts.runlog import RunLog
 from minilab.facts.slo import goodput
@@ -19,6 +20,7 @@ NUMBERS = (
     *("kv_peak_usage", "preemptions", "token_hit_rate"),
 )
 """The names of ``numbers``."""
+LISTED = 1_000_000  # gaps, 8 bytes each
 
 
 def numbers(log: RunLog, slos: str | None = None, gpus: float = 1) -> Row:
@@ -29,6 +31,7 @@ def numbers(log: RunLog, slos: str | None = None, gpus: float = 1) -> Row:
     (requests/s); kv_peak_usage (share of the blocks), preemptions, token_hit_rate (prompt tokens
     found in the prefix cache, of all scheduled prompts).
     """
+    log = _written_out(log)
     row: Row = {"requests": len(log), "completed": int(log.finished.sum())}
     row |= {"duration": log.duration if log.duration > 0 else None, "gpus": gpus}
     result = None if slos is None else goodput(log, slos, gpus)
@@ -45,6 +48,13 @@ def numbers(log: RunLog, slos: str | None = None, gpus: float = 1) -> Row:
         "preemptions": log.meta.get("preemptions"),
         "token_hit_rate": cached / prompt if prompt else None,
     }
+
+
+def _written_out(log: RunLog) -> RunLog:
+    """A short run's gaps as a list: ranking a list is three times as fast as searching in runs."""
+    if not isinstance(log.gaps, GapRuns) or log.gaps.counts().sum() > LISTED:
+        return log
+    return RunLog(log.requests, log.gaps.to_lists(), log.series, log.meta)
 
 
 def flat(experiment: Experiment) -> Row:

@@ -96,9 +96,7 @@ def check_completed(run: Node, finished: int) -> None:
     """Refuse a file whose own count of completed requests is not what its arrays show."""
     node = run.find("completed")
     if node is not None and node.count() != finished:
-        node.refuse(
-            f"the arrays have {finished} requests without an error", "was the file edited?"
-        )
+        node.refuse(f"the arrays have {finished} requests without an error", "was the file edited?")
 
 
 def rate_of(run: Node) -> float | None:

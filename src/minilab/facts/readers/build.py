@@ -134,9 +134,7 @@ def _arrivals(start: FloatArray | None, requested: float | None) -> dict[str, fl
     return found
 
 
-def _missing(
-    measured: Measured, ttft: FloatArray, finished: BoolArray, no_gaps: bool
-) -> list[str]:
+def _missing(measured: Measured, ttft: FloatArray, finished: BoolArray, no_gaps: bool) -> list[str]:
     """What the dictionary asks for and the file does not hold."""
     absent = {
         "arrival": measured.start is None,

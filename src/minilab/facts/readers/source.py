@@ -22,6 +22,7 @@ MAX_BYTES = 1 << 30
 """Bytes of a file, and of what it unpacks to: a small gzip can hold any amount of zeros."""
 PARQUET = b"PAR1"
 _GZIP = b"\x1f\x8b"
+_HEAD = 4096
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Source:
     data: bytes
     sha256: str
     packed: bool
+
+    @property
+    def first_line(self) -> bytes:
+        """Its first line, or as much as tells what the file is."""
+        return self.data.lstrip()[:_HEAD].partition(b"\n")[0]
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Source:
