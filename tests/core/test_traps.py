@@ -96,7 +96,7 @@ def test_trap_7_admission_counts_idle_hits_as_used_up() -> None:
     s = scheduler(4, enable_prefix_caching=True)
     s.add(state(0, 8, 1, ((9, 8),)))
     drive(s)
-    assert len(s.pool.idle) == 2
+    assert s.pool.num_idle == 2
     s.add(state(1, 8, 9))
     s.update(s.schedule())
     check(s)
@@ -120,7 +120,7 @@ def test_trap_8_two_requests_compute_one_block_in_the_same_step() -> None:
     assert twins[1].has_copies and not twins[0].has_copies
     drive(s)
     check(s)
-    assert len(s.pool.idle) + len(s.pool.blank) == 16
+    assert s.pool.num_idle + len(s.pool.blank) == 16
 
 
 def test_trap_9_a_budget_below_max_num_seqs_is_refused() -> None:

@@ -160,6 +160,12 @@ def test_the_timeline_conserves_waiting_and_busy_time(log: RunLog) -> None:
     assert found.busy.max() <= 1 + 1e-9 and 0 < found.kv.max() <= log.meta["kv_peak_usage"]
 
 
+def test_the_busy_share_of_two_servers_is_their_mean() -> None:
+    one, two = (Windows.of(LONG.with_(rate=1.0, instances=n).run(), 20).busy for n in (1, 2))
+    assert one is not None and two is not None and 0.1 < one.mean() < 0.9
+    assert two.mean() == pytest.approx(one.mean() / 2, rel=0.2)
+
+
 def test_the_timeline_says_when_the_queue_alarms_and_how_busy_it_was_before() -> None:
     run = LONG.with_(rate=4.0, arrivals="gamma", cv=3.0, seed=3).run()
     _, alt = plots.plot_timeline(run, 50, queue_alarm=0.5)

@@ -6,11 +6,8 @@ lost after a kill, rows of other code or other data taken for this one's, parall
 
 from __future__ import annotations
 
-import csv
-import errno
 import importlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,11 +20,12 @@ import pytest
 
 from minilab.facts.errors import InputError
 from minilab.facts.metrics import METRICS
+from minilab.facts.runlog import RunLog, blank_requests
 from minilab.facts.slo import goodput, summary
 from minilab.sim import sweep_tasks
 from minilab.sim.experiment import Experiment
 from minilab.sim.sweep import grid, sweep
-from minilab.sim.sweep_row import NUMBERS
+from minilab.sim.sweep_row import NUMBERS, numbers
 
 COST = json.dumps({"w": 0.005, "f": 1e-4, "k": 1e-7, "s": 1e-5})
 SMALL = Experiment(cost=COST, kv_blocks=400, max_num_batched_tokens=512, max_num_seqs=64).with_(
@@ -74,6 +72,15 @@ def test_a_row_says_what_the_run_says() -> None:
     assert (row["requests"], row["completed"], row["gpus"]) == (20, 20, 2)
     assert row["key"] == experiment.key and row["data"] == "synthetic"
     assert set(row) - {"key", "data"} == set(NUMBERS)
+
+
+def test_the_hit_rate_is_of_the_tokens_that_were_looked_up() -> None:
+    requests = blank_requests(3)
+    requests["arrival"][:] = 0.0
+    requests["scheduled"][:2] = 1.0  # the third was refused: nobody looked
+    requests["prompt_tokens"][:], requests["cached_tokens"][:2] = (300, 100, 9000), (64, 32)
+    assert numbers(RunLog(requests))["token_hit_rate"] == 96 / 400
+    assert numbers(RunLog(blank_requests(2)))["token_hit_rate"] is None
 
 
 def test_rows_name_only_the_fields_that_differ_in_the_order_given() -> None:
@@ -227,21 +234,3 @@ def test_other_slos_are_other_rows_and_the_same_written_otherwise_are_not(
         (row,) = sweep([SMALL], slos, out=out, progress=False)
         assert len(ran) == runs
     assert row["attainment"] == 0.0
-
-
-def test_the_table_is_written_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"table\.csv: cannot be written: No space left"):
-        sweep(FIVE, out=tmp_path / "table.csv", progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["table.jsonl"]
-    monkeypatch.undo()
-    rows = sweep(FIVE, out=tmp_path / "table.csv", progress=False)
-    with open(tmp_path / "table.csv", newline="") as file:
-        table = list(csv.DictReader(file))
-    assert [float(row["ttft_p99"]) for row in table] == [row["ttft_p99"] for row in rows]
-    assert {row["goodput"] for row in table} == {""}, "unavailable is an empty cell"

@@ -6,6 +6,7 @@ is cut or appended to, a row of other code or other data that passes for this sw
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -184,6 +185,24 @@ def test_a_full_disk_keeps_the_rows_so_far(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.undo()
     assert [identity_of(row).key for row in stored(out)] == [e.key for e in THREE[:2]]
     assert run(out) == run() and len(stored(out)) == 3
+
+
+def test_the_table_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"table\.csv: cannot be written: No space left"):
+        sweep(THREE, out=tmp_path / "table.csv", progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.jsonl"]
+    monkeypatch.undo()
+    rows = sweep(THREE, out=tmp_path / "table.csv", progress=False)
+    with open(tmp_path / "table.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [float(row["ttft_p99"]) for row in table] == [row["ttft_p99"] for row in rows]
+    assert {row["goodput"] for row in table} == {""}, "unavailable is an empty cell"
 
 
 LIMITED = """

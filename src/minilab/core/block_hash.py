@@ -61,16 +61,20 @@ class SegmentHasher:
         output = own - 1 if spec.output_content is None else spec.output_content
         begin, start = self._segment_at(prompt, request.num_prompt_tokens, len(hashes) * size)
         skip = len(hashes) * size - start
+        if not skip:  # traces of block ids: one segment a block, one hash each
+            known = len(hashes)
+            for content, length in prompt[begin : begin + missing]:
+                if length != size:
+                    break
+                parent = hash((parent, content, 0))
+                hashes.append(parent)
+            begin += len(hashes) - known
+            missing -= len(hashes) - known
+            if not missing:
+                return
         pieces: list[int] = []  # of a block that begins in one segment and ends in another
         filled = 0
         for content, length in chain(prompt[begin:], ((output, _ENDLESS),)):
-            if length == size and not filled and not skip:  # traces of block ids: one hash each
-                parent = hash((parent, content, 0))
-                hashes.append(parent)
-                missing -= 1
-                if not missing:
-                    return
-                continue
             at, skip = skip, 0
             if filled:
                 part = min(size - filled, length)

@@ -24,21 +24,21 @@ class BlockPool:
     Attributes:
         blank: ids of blank blocks, used as a stack.
         cached: block id by key, for every published block.
-        idle: keys of idle blocks, each with the stamp of the release that made it idle.
-        shared: users beyond the first, by key; only where there are two or more.
+        users: requests that hold a published block, by key; idle blocks are not in it.
+        num_idle: published blocks that nobody holds.
         num_evictions: idle blocks taken for other content so far.
     """
 
     __slots__ = (
         "_queue",
         "_queued",
-        "_stamp",
+        "_stale",
         "blank",
         "cached",
-        "idle",
         "num_blocks",
         "num_evictions",
-        "shared",
+        "num_idle",
+        "users",
     )
 
     def __init__(self, num_blocks: int) -> None:
@@ -47,25 +47,26 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.blank = list(range(num_blocks - 1, -1, -1))
         self.cached: dict[int, int] = {}
-        self.idle: dict[int, int] = {}
-        self.shared: dict[int, int] = {}
+        self.users: dict[int, int] = {}
+        self.num_idle = 0
         self.num_evictions = 0
-        # Released keys, oldest release first, each list from head to tail of a prefix. A key that
-        # was used again meanwhile carries another stamp and is passed over. One entry per release
-        # instead of one per block is what an OrderedDict could not give.
-        self._queue: deque[tuple[int, list[int]]] = deque()
+        # The LRU order: keys as they became idle, one list per release (head to tail of a prefix),
+        # oldest first. Using an idle key again does not search for its entry: ``_stale`` counts how
+        # many of the oldest entries of a key are to be passed over. So going idle costs one append
+        # per release and coming back one count, where an OrderedDict pays per block.
+        self._queue: deque[list[int]] = deque()
         self._queued = 0
-        self._stamp = 0
+        self._stale: dict[int, int] = {}
 
     @property
     def available(self) -> int:
         """Blocks that can be taken now: blank ones and idle ones."""
-        return len(self.blank) + len(self.idle)
+        return len(self.blank) + self.num_idle
 
     @property
     def used(self) -> int:
         """Blocks that some request holds."""
-        return self.num_blocks - len(self.blank) - len(self.idle)
+        return self.num_blocks - len(self.blank) - self.num_idle
 
     def take(self, count: int) -> list[int]:
         """Take ``count`` private blocks, blank ones first, then the least recently used idle ones.
@@ -79,7 +80,7 @@ class BlockPool:
             taken = blank[keep:]
             del blank[keep:]
             return taken
-        if -keep > len(self.idle):
+        if -keep > self.num_idle:
             raise RuntimeError(f"{count} blocks asked, {self.available} available")
         taken = self._evict(-keep)
         taken += blank
@@ -87,50 +88,67 @@ class BlockPool:
         return taken
 
     def _evict(self, count: int) -> list[int]:
-        """Blocks of the ``count`` least recently used idle keys; of one release, tail first.
-
-        Works on as many keys at once as one release left: dict methods mapped over a list are
-        several times faster than a loop, and evictions are half the work on a cold trace.
-        """
-        queue, idle, cached = self._queue, self.idle, self.cached
+        """Blocks of the ``count`` least recently used idle keys; of one release, tail first."""
+        queue, stale = self._queue, self._stale
         evicted: list[int] = []
         while (missing := count - len(evicted)) > 0:
-            stamp, keys = queue[0]
-            tail = keys[-missing:]
+            keys = queue[0]
+            tail = keys[: -missing - 1 : -1]
             del keys[-missing:]
             self._queued -= len(tail)
-            stamps = list(map(idle.pop, tail, repeat(0)))
-            if stamps.count(stamp) < len(tail):
-                # Used again since (and idle again under a later stamp), or in use: not ours.
-                idle.update((key, s) for key, s in zip(tail, stamps, strict=True) if s > stamp)
-                tail = [key for key, s in zip(tail, stamps, strict=True) if s == stamp]
-            evicted += map(cached.pop, reversed(tail))
             if not keys:
                 queue.popleft()
+            if stale and not stale.keys().isdisjoint(tail):
+                tail = self._without_stale(tail)
+            evicted += map(self.cached.pop, tail)
+        self.num_idle -= count
         self.num_evictions += count
         return evicted
 
+    def _without_stale(self, keys: list[int]) -> list[int]:
+        """The keys whose entries count; each stale one is used up by being passed over."""
+        stale = self._stale
+        fresh: list[int] = []
+        for key in keys:
+            count = stale.get(key)
+            if count is None:
+                fresh.append(key)
+            elif count == 1:
+                del stale[key]
+            else:
+                stale[key] = count - 1
+        return fresh
+
     def publish(self, keys: list[int], blocks: list[int]) -> bool:
-        """Make full, computed, private blocks findable under ``keys``.
+        """Make full, computed, private blocks findable under ``keys``, with one user each.
 
         A key that is there already keeps its block: two requests may compute the same text in one
         step, and the second copy then stays private to its request. Returns False in that case.
         """
-        return list(map(self.cached.setdefault, keys, blocks)) == blocks
+        held = list(map(self.cached.setdefault, keys, blocks))
+        if held == blocks:
+            self.users.update(zip(keys, repeat(1)))
+            return True
+        mine = (key for key, block, there in zip(keys, blocks, held, strict=True) if block == there)
+        self.users.update(zip(mine, repeat(1)))
+        return False
 
     def acquire(self, keys: Sequence[int]) -> list[int]:
         """Add a user to published blocks; returns their ids."""
-        idle, shared = self.idle, self.shared
+        users, stale = self.users, self._stale
         for key in keys:
-            if key in idle:
-                del idle[key]
+            count = users.get(key)
+            if count is None:
+                users[key] = 1
+                stale[key] = stale.get(key, 0) + 1
+                self.num_idle -= 1
             else:
-                shared[key] = shared.get(key, 0) + 1
+                users[key] = count + 1
         return [self.cached[key] for key in keys]
 
-    def num_idle(self, keys: Sequence[int]) -> int:
-        """How many of these keys nobody uses (acquiring them uses up capacity)."""
-        return sum(map(self.idle.__contains__, keys))
+    def count_idle(self, keys: Sequence[int]) -> int:
+        """How many of these published keys nobody uses (acquiring them uses up capacity)."""
+        return len(keys) - sum(map(self.users.__contains__, keys))
 
     def release(self, blocks: list[int], keys: list[int], copies: bool = False) -> None:
         """Drop one user from each block; ``keys`` are those of the leading published blocks.
@@ -149,45 +167,40 @@ class BlockPool:
             self.blank += blocks[len(keys) :] if keys else blocks
         if not keys:
             return
-        shared = self.shared
-        kept = shared.keys() & keys if shared else ()
-        if kept:
-            for key in kept:
-                if shared[key] == 1:
-                    del shared[key]
-                else:
-                    shared[key] -= 1
-            keys = [key for key in keys if key not in kept]
-        self._stamp += 1
-        self.idle.update(zip(keys, repeat(self._stamp)))
-        self._queue.append((self._stamp, keys))
+        users = self.users
+        counts = list(map(users.pop, keys))
+        if counts.count(1) != len(keys):
+            for key, count in zip(keys, counts, strict=True):
+                if count > 1:
+                    users[key] = count - 1
+            keys = [key for key, count in zip(keys, counts, strict=True) if count == 1]
+        self.num_idle += len(keys)
+        self._queue.append(keys)
         self._queued += len(keys)
-        if self._queued > 2 * len(self.idle) + 4096:
-            self._forget_stale()
+        if self._queued > 2 * self.num_idle + 4096:
+            self._drop_stale()
 
-    def _forget_stale(self) -> None:
-        """Drop keys that were used again since; without evictions they would pile up."""
-        idle = self.idle
-        fresh = [(s, [key for key in keys if idle.get(key) == s]) for s, keys in self._queue]
-        self._queue = deque((stamp, keys) for stamp, keys in fresh if keys)
-        self._queued = len(idle)
+    def _drop_stale(self) -> None:
+        """Remove stale entries from the queue; without evictions they would pile up."""
+        fresh = (self._without_stale(keys) for keys in self._queue)
+        self._queue = deque(keys for keys in fresh if keys)
+        self._queued = self.num_idle
 
     def check(self, block_tables: Sequence[Sequence[int]]) -> None:
         """Assert that blank + idle + in use is the whole pool, given every block table there is."""
-        users: dict[int, int] = {}
+        holders: dict[int, int] = {}
         for table in block_tables:
             for block in table:
-                users[block] = users.get(block, 0) + 1
+                holders[block] = holders.get(block, 0) + 1
         key_of = {block: key for key, block in self.cached.items()}
         assert len(key_of) == len(self.cached), "one block is published under two keys"
-        for block, count in users.items():
-            expected = 1 + self.shared.get(key_of.get(block, -1), 0) if block in key_of else 1
+        for block, count in holders.items():
+            expected = self.users.get(key_of[block]) if block in key_of else 1
             assert count == expected, f"block {block}: {count} users, count says {expected}"
-        assert self.shared.keys() <= self.cached.keys(), "a user count without a block"
-        assert self.idle.keys() <= self.cached.keys(), "an idle key that nobody can find"
-        idle = [self.cached[key] for key in self.idle]
-        assert set(key_of) <= set(idle) | set(users), "a blank block is published"
-        places = sorted([*self.blank, *idle, *users])
+        idle = [block for key, block in self.cached.items() if key not in self.users]
+        assert self.num_idle == len(idle), f"{len(idle)} idle, count says {self.num_idle}"
+        assert self.users.keys() <= self.cached.keys(), "a user count without a block"
+        places = sorted([*self.blank, *idle, *holders])
         assert places == list(range(self.num_blocks)), "blocks lost or in two places"
-        queued = sum(len(keys) for _, keys in self._queue)
-        assert queued == self._queued, f"{queued} keys queued, count says {self._queued}"
+        queued = sum(map(len, self._queue))
+        assert queued == self._queued == len(idle) + sum(self._stale.values()), "LRU order broken"

@@ -97,7 +97,6 @@ class Instance:
         "start",
         "steps",
         "until",
-        "waiting",
     )
 
     def __init__(
@@ -113,7 +112,7 @@ class Instance:
         self.skip = skip and drafter is None
         self.drafter = drafter
         self.until = -1
-        self.start = self.first = self.slope = self.steps = self.waiting = 0
+        self.start = self.first = self.slope = self.steps = 0
         self.plan = StepPlan()
         self.runs: list[Run] = []
         self.stalled: list[RequestState] = []
@@ -130,7 +129,6 @@ class Instance:
         steps = scheduler.repeats(plan) if self.skip else 1
         self.steps = steps = min(steps, valid)
         self.start = now
-        self.waiting = scheduler.num_waiting
         self.until = now + steps * self.first + self.slope * (steps * (steps - 1) // 2)
         return plan
 
@@ -175,7 +173,7 @@ class Instance:
                 self.slope,
                 self.steps,
                 batch,
-                self.waiting,
+                plan.num_waiting,
                 result.used_blocks,
             )
         )

@@ -98,6 +98,7 @@ class PlainScheduler:
             self.plan_prompts(plan, budget)
         if not plan.prefills and not plan.num_decodes:
             self.plan_decodes(plan)
+        plan.num_waiting = len(self.waiting)
         return plan
 
     def plan_decodes(self, plan: StepPlan) -> int:
@@ -132,7 +133,7 @@ class PlainScheduler:
             request = self.waiting[0]
             hits = self.index.match(request)
             fresh = self.blocks(request.num_tokens) - len(hits)
-            if fresh + self.pool.num_idle(hits) > self.pool.available:
+            if fresh + self.pool.count_idle(hits) > self.pool.available:
                 return
             self.waiting.popleft()
             cached = len(hits) * self.config.block_size

@@ -109,7 +109,7 @@ class PromptQueue:
         """
         pool = self._pool
         fresh = -(-tokens // self._size) - len(hits)
-        return fresh + (pool.num_idle(hits) if hits else 0) <= pool.available
+        return fresh + (pool.count_idle(hits) if hits else 0) <= pool.available
 
     def _take(self, request: RequestState, hits: list[int], tokens: int) -> None:
         """Give ``request`` its hits and blocks for ``tokens`` tokens; the hits count as computed.

@@ -31,6 +31,7 @@ class RankedPlan(StepPlan):
         self.num_draft_tokens = sum(plan.num_draft_tokens for plan in ranks)
         self.admitted = [request for plan in ranks for request in plan.admitted]
         self.preempted = [request for plan in ranks for request in plan.preempted]
+        self.num_waiting = sum(plan.num_waiting for plan in ranks)
 
 
 class _Pools:

@@ -147,6 +147,7 @@ class Scheduler:
         if self.remote.ready:
             self.remote.admit(plan)
         self._plan_step(self, plan)
+        plan.num_waiting = len(self.waiting)
         return plan
 
     def repeats(self, plan: StepPlan) -> int:
@@ -166,7 +167,7 @@ class Scheduler:
         decoded = plan.num_decodes
         if decoded:
             batch.advance(steps)
-        used = pool.num_blocks - len(pool.blank) - len(pool.idle)
+        used = pool.num_blocks - len(pool.blank) - pool.num_idle
         if used > self.peak_used:
             self.peak_used = used
         finished: list[RequestState] = []

@@ -54,8 +54,8 @@ class Shapes:
             raise ValueError(f"{name} is {type(tensor).__name__}; it must be a tensor")
         names = dims.split()
         if tensor.dtype not in dtypes:
-            allowed = " or ".join(_short(dtype) for dtype in dtypes)
-            raise ValueError(f"{name} is {_short(tensor.dtype)}; it must be {allowed}")
+            allowed = " or ".join(short(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} is {short(tensor.dtype)}; it must be {allowed}")
         shown = f"{name} has shape {tuple(tensor.shape)}"
         if tensor.dim() != len(names):
             raise ValueError(f"{shown}; it must be [{', '.join(names)}]")
@@ -133,8 +133,8 @@ def check_caches(
         shapes.check(name, cache, dims, (dtype, *FP8), dense_from=1)
     if key_cache.dtype != value_cache.dtype or key_cache.stride() != value_cache.stride():
         raise ValueError(
-            f"value_cache is {_short(value_cache.dtype)} with strides {value_cache.stride()};"
-            f" it must be {_short(key_cache.dtype)} with key_cache's {key_cache.stride()}"
+            f"value_cache is {short(value_cache.dtype)} with strides {value_cache.stride()};"
+            f" it must be {short(key_cache.dtype)} with key_cache's {key_cache.stride()}"
         )
     if shapes["head_size"] not in HEAD_SIZES:
         allowed = ", ".join(str(size) for size in HEAD_SIZES)
@@ -165,14 +165,14 @@ def head_scale(
     if scale is None:
         return None, 0
     if cache.dtype not in FP8:
-        raise ValueError(f"{name} is given, but the cache is {_short(cache.dtype)}; only FP8 is scaled")
+        raise ValueError(f"{name} is given, but the cache is {short(cache.dtype)}; only FP8 is scaled")
     if not isinstance(scale, torch.Tensor):
         return torch.full((1,), float(scale), dtype=torch.float32, device=cache.device), 0
     heads = shapes["num_kv_heads"]
     flat = scale.reshape(1) if scale.dim() == 0 else scale
     if flat.dtype != torch.float32 or flat.dim() != 1 or flat.numel() not in (1, heads):
         raise ValueError(
-            f"{name} is {_short(scale.dtype)} of shape {tuple(scale.shape)};"
+            f"{name} is {short(scale.dtype)} of shape {tuple(scale.shape)};"
             f" it must be float32 of shape [1] or [num_kv_heads] = [{heads}]"
         )
     shapes.check(name, flat, str(flat.numel()), (torch.float32,))
@@ -213,18 +213,22 @@ def reads_values(tensor: torch.Tensor, debug: bool) -> bool:
 
 
 def output(
-    out: torch.Tensor | None, shape: Sequence[int], dtype: torch.dtype, like: torch.Tensor
+    out: torch.Tensor | None,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    like: torch.Tensor,
+    name: str = "out",
 ) -> torch.Tensor:
-    """``out`` checked, or a new tensor."""
+    """``out`` checked (contiguous, of ``shape`` and ``dtype``, where ``like`` is), or a new one."""
     if out is None:
         return torch.empty(tuple(shape), dtype=dtype, device=like.device)
     if out.dtype != dtype or tuple(out.shape) != tuple(shape) or out.device != like.device:
         raise ValueError(
-            f"out is {_short(out.dtype)} of shape {tuple(out.shape)} on {out.device};"
-            f" it must be {_short(dtype)} of shape {tuple(shape)} on {like.device}"
+            f"{name} is {short(out.dtype)} of shape {tuple(out.shape)} on {out.device};"
+            f" it must be {short(dtype)} of shape {tuple(shape)} on {like.device}"
         )
     if not out.is_contiguous():
-        raise ValueError(f"out has strides {out.stride()}; it must be contiguous")
+        raise ValueError(f"{name} has strides {out.stride()}; it must be contiguous")
     return out
 
 
@@ -234,7 +238,8 @@ def at_least(name: str, value: int, least: int) -> None:
         raise ValueError(f"{name} is {value}; it must be at least {least}")
 
 
-def _short(dtype: torch.dtype) -> str:
+def short(dtype: torch.dtype) -> str:
+    """"float16" for torch.float16."""
     return str(dtype).removeprefix("torch.")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from minilab.kernels import checks, tiles
-from minilab.kernels.device import choose_backend, sm_count, tl, triton
+from minilab.kernels.device import Backend, choose_backend, sm_count, tl, triton
 from minilab.kernels.paged_ref import attend_ref, cached_tokens
 from minilab.kernels.spec import NARROW_DOT, Config, Spec, config_for
 
@@ -147,7 +147,7 @@ def paged_decode(
                 k_scale=pages.k_scale, v_scale=pages.v_scale, sliding_window=sliding_window,
             )
         )  # fmt: skip
-    config = config or config_for(CONFIGS, chosen.capability)
+    config = config or _config_of(query.dtype, chosen)
     num_seqs, heads, head = query.shape
     kv_heads = sizes["num_kv_heads"]
     group = heads // kv_heads
@@ -173,6 +173,12 @@ def paged_decode(
         out, partial, lse, num_splits, head, triton.next_power_of_2(num_splits)
     )
     return out
+
+
+def _config_of(dtype: torch.dtype, chosen: Backend) -> Config:
+    """fp32 in full precision has no tensor-core path: on a GPU it takes the tiles without dot."""
+    plain = dtype == torch.float32 and chosen.name == "triton"
+    return config_for(CONFIGS, 75 if plain else chosen.capability)
 
 
 def _splits_for(programs: int, tokens: int, sms: int) -> int:
@@ -254,13 +260,12 @@ def _spec(label: str, element: str, cache: str, window: int = 0, **more: Any) ->
     )  # fmt: skip
 
 
-_NATIVE = {arch: config for arch, config in CONFIGS.items() if arch >= 80}
 AOT = (
     _spec("fp16", "fp16", "fp16", fast=True),
     _spec("bf16", "bf16", "bf16"),
-    _spec("fp32", "fp32", "fp32", expect={}),
+    _spec("fp32", "fp32", "fp32", configs=dict.fromkeys(CONFIGS, CONFIGS[75]), expect={}),
     _spec("fp8 portable", "fp16", "u8", fast=True),
-    _spec("fp8 native", "fp16", "fp8e4nv", configs=_NATIVE, refused=(80,)),
+    _spec("fp8 native", "fp16", "fp8e4nv", refused=(75, 80)),
     _spec("fp16 window 1024", "fp16", "fp16", window=1024),
     Spec(
         "paged_decode combine", _combine_kernel,

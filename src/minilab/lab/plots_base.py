@@ -65,8 +65,9 @@ def time_axis(axis: Axis) -> None:
 def legend_above(ax: Axes) -> None:
     """A legend on one line over the right end of the axes, where it hides nothing."""
     if ax.get_legend_handles_labels()[0]:
-        where = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.1}
-        ax.legend(**where, ncols=4, fontsize=9)
+        legend = ax.legend(loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.1, ncols=4)
+        for text in legend.get_texts():
+            text.set_fontsize(9)
 
 
 def source_words(*kinds: str | None) -> list[str]:

@@ -200,7 +200,7 @@ def plot_gaps(log: RunLog, limit: float | None = None) -> tuple[Figure, str]:
         (top, gaps, "number of gaps", "C0"),
         (bottom, stalls, "requests", "C1"),
     ):
-        ax.hist(np.clip(values, bins[0], None), bins=bins, color=colour)
+        ax.hist(np.clip(values, bins[0], None), bins=bins.tolist(), color=colour)
         ax.set(xscale="log", ylabel=what)
         _limit_line(ax, limit, vertical=True)
     top.set(title="All gaps between tokens", yscale="log")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from minilab.facts.arrays import FloatArray
 from minilab.facts.errors import InputError
@@ -216,7 +217,7 @@ def plot_gantt(log: RunLog, requests: int | Sequence[int] = 12) -> tuple[Figure,
     return fig, sentences([*_gantt_words(log, rows, spans), *source_words(kind_of(log))])
 
 
-def _gantt_words(log: RunLog, rows: FloatArray, spans: dict[str, FloatArray]) -> list[str]:
+def _gantt_words(log: RunLog, rows: NDArray[np.intp], spans: dict[str, FloatArray]) -> list[str]:
     total = sum(float(values.sum()) for values in spans.values())
     shares = [
         f"{percent(float(values.sum()) / total)} {LOOKS[stage][2]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 from minilab.facts import runlog_jsonl, runlog_parquet
 from minilab.facts.errors import InputError
 from minilab.facts.readers import aiperf, guidellm, inference_perf, sglang, vllm
-from minilab.facts.readers.node import Node
+from minilab.facts.readers.node import Node, shown
 from minilab.facts.readers.source import PARQUET, Source
 from minilab.facts.runlog import RunLog
 from minilab.facts.user_input import unknown_name
@@ -29,6 +30,7 @@ FORMATS: dict[str, str] = {
 _MODULES: dict[str, ModuleType] = {
     m.FORMAT: m for m in (sglang, vllm, aiperf, guidellm, inference_perf)
 }
+_OWN_HEADER = re.compile(rb'\{\s*"minilab_runlog"\s*:')
 _NO_ROWS = (
     ("input_config", "an aiperf summary", "give profile_export.jsonl, which has the requests"),
     ("num_requests_started", "a summary", "it has no requests; use another tool's file"),
@@ -57,7 +59,7 @@ def read(
     source = Source.open(path)
     if source.data.startswith(PARQUET):
         return _own(source, path, format, part, runlog_parquet)
-    if source.first_line.startswith(b'{"minilab_runlog"'):
+    if _OWN_HEADER.match(source.first_line):
         return _own(source, path, format, part, runlog_jsonl)
     documents = source.documents()
     first = documents[0]
@@ -74,7 +76,7 @@ def read(
     if found == guidellm.FORMAT:
         return guidellm.read(source, report, _one(source, guidellm.runs(report), part))
     if inference_perf.is_summary(report.value):
-        return inference_perf.refuse_summary(report)
+        inference_perf.refuse_summary(report)
     return inference_perf.read(source, report)
 
 
@@ -101,13 +103,15 @@ def _format(first: Node) -> str:
         return vllm.FORMAT
     for key, what, way_out in _NO_ROWS:
         if key in keys:
-            first.refuse(f"{what}, without a value per request", way_out)
+            first.refuse("has no value per request", way_out, given=what)
     _unknown(first)
 
 
 def _unknown(first: Node) -> NoReturn:
-    known = "; ".join(f"{name}: {how}" for name, how in FORMATS.items())
-    first.refuse(f"no result file of a known tool ({known})", "or name it with format=")
+    keys = list(first.value)[:4] if isinstance(first.value, dict) else []
+    given = f"an object with {', '.join(shown(key) for key in keys)}" if keys else None
+    known = ", ".join(FORMATS.values())
+    first.refuse("of no known tool", f"give a result of: {known}", given=given)
 
 
 def _own(

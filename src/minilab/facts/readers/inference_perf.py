@@ -15,7 +15,7 @@ each, so ``read`` refuses them; ``summary`` gives what they do say.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -54,15 +54,15 @@ def is_summary(value: Any) -> bool:
     return isinstance(value, dict) and {"load_summary", "successes"} <= set(value)
 
 
-def refuse_summary(report: Node) -> RunLog:
+def refuse_summary(report: Node) -> NoReturn:
     """Raise the InputError for a summary."""
     count = report.find("successes", "count")
-    of = "its" if count is None else f"{count.count(1 << 62)}"
+    of = "" if count is None else f" of {count.count(1 << 62)} requests"
     report.refuse(
-        f"an inference-perf summary: quantiles of {of} requests and no row for any, so nobody "
-        "can tell how many met all limits",
+        "it has quantiles and no row per request, so nobody can tell how many met all limits",
         "set report.request_lifecycle.per_request: true and give "
         "per_request_lifecycle_metrics.json, or see readers.summary",
+        given=f"an inference-perf summary{of}",
     )
 
 

@@ -42,11 +42,11 @@ class Node:
     place: str
     value: Any
 
-    def refuse(self, limit: str, way_out: str = MEND) -> NoReturn:
-        """Raise the InputError for this value."""
-        file = " ".join(self.file.split())
-        where = f"{file}:{self.place}" if self.place else file
-        raise InputError(f"{where}: {shown(self.value)}; {limit}; {way_out}")
+    def refuse(self, limit: str, way_out: str = MEND, given: str | None = None) -> NoReturn:
+        """Raise the InputError for this value, shown as ``given`` says or in short."""
+        place = self.place.removesuffix(": ")
+        where = f"{self.file}:{place}" if place else self.file
+        raise InputError(f"{where}: {given or shown(self.value)}; {limit}; {way_out}")
 
     def _child(self, key: str | int, value: Any) -> Node:
         if isinstance(key, int):

@@ -23,7 +23,7 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def as_vllm(log: RunLog, slo: Limits = None) -> dict[str, Any]:
-    """``vllm bench serve``: ms; itl pools the gaps between chunks; one token has tpot 0 for goodput.
+    """``vllm bench serve``: ms; itl pools gaps between chunks; one token has tpot 0 for goodput.
 
     request_goodput is good requests per second; there is no share.
     """
