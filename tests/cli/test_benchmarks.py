@@ -22,6 +22,8 @@ def speed(monkeypatch, tmp_path):
 
     monkeypatch.setattr(common, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(simulator_speed, "WORKLOADS", (simulator_speed.Workload("tiny", TINY, 10),))
+    # A child of the test process counts the tests' own memory as its peak (Linux keeps the larger).
+    monkeypatch.setattr(simulator_speed, "MAX_MIB", 4000)
     yield simulator_speed
     for name in ("common", "simulator_speed"):
         del sys.modules[name]
@@ -39,7 +41,7 @@ def test_result(speed, monkeypatch, tmp_path, capsys):
     found = row["requests_per_cpu_second"]
     assert 10 < found["min"] <= found["median"] <= found["max"]
     assert found["min"] < found["max"]  # two processes, not one read twice
-    assert 20 < row["peak_mib"] < 300
+    assert 20 < row["peak_mib"]
     assert row["process_cpu_seconds"]["min"] > 30 / found["max"]
     assert row["input"]["kind"] == "synthetic" and len(row["workload_hash"]) == 64
     assert "target 10: met" in capsys.readouterr().out

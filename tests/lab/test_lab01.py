@@ -28,6 +28,8 @@ def test_exercise_is_fit_for_a_learner(exercise: Exercise) -> None:
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)
-@pytest.mark.parametrize("wrong", [None, 0.0, "p99", lambda *args: args[0]], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [None, 0.0, "p99", lambda *args: args[0]], ids=["none", "zero", "text", "echo"]
+)
 def test_nonsense_is_refused_without_a_traceback(exercise: Exercise, wrong: object) -> None:
     assert evaluate(exercise, wrong).word == "not yet"

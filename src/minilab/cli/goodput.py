@@ -1,4 +1,4 @@
-"""``minilab goodput``: judge a run log, whoever made it, by limits on latency."""
+"""``minilab goodput``: judge a run, whoever measured it, by limits on latency."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from minilab.cli import args as options
 from minilab.cli.output import duration, facts, plain, print_json, quantile_rows, share, table, tell
-from minilab.cli.parser import Parser, number, positive, whole_numbers
-from minilab.facts import runlog_io
+from minilab.cli.parser import Parser, number, positive, whole_number, whole_numbers
+from minilab.facts import readers
 from minilab.facts.runlog import RunLog
 from minilab.facts.slo import (
     METRICS,
@@ -28,10 +28,23 @@ def add(commands: Any) -> None:
     """Add the command."""
     parser: Parser = commands.add_parser(
         "goodput",
-        help="judge a run log by limits on latency",
-        description="Requests of a run log that meet their limits: share, rate, rate per GPU.",
+        help="judge a run by limits on latency",
+        description="Requests of a run that meet their limits: share, rate, rate per GPU.",
     )
-    parser.add_argument("runlog", metavar="RUNLOG", help="a run log (.jsonl or .parquet)")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a run log (.jsonl or .parquet), or a result file with a row per request of vLLM, "
+        "SGLang, aiperf, guidellm or inference-perf",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help=f"{', '.join(readers.FORMATS)} (default: told by the content)",
+    )
+    parser.add_argument(
+        "--part", type=whole_number(1), metavar="N", help="which run of a file that holds several"
+    )
     parser.add_argument("--slo", metavar="LIMITS", required=True, help=options.SLO_HELP)
     parser.add_argument("--gpus", type=positive, metavar="N", help="if the log does not say")
     parser.add_argument(
@@ -48,11 +61,11 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     slos = SLOSet.parse(args.slo)
-    log = runlog_io.read(args.runlog)
+    log = readers.read(args.file, args.format, args.part)
     if not isinstance(data := log.meta.get("data"), dict):
-        data = {"name": Path(args.runlog).name, "kind": "unknown"}
+        data = {"name": Path(args.file).name, "kind": "unknown"}
     if data.get("kind") == "stand-in":
-        tell(f"{args.runlog}: of a stand-in for {data.get('name')}, not the trace")
+        tell(f"{args.file}: of a stand-in for {data.get('name')}, not the trace")
     judged = goodput(log, slos, _gpus(args.gpus, log))
     result = {**_result(log, slos, judged, args), "data": data}
     if args.json:
@@ -86,7 +99,16 @@ def _result(log: RunLog, slos: SLOSet, judged: Goodput, args: argparse.Namespace
         **summary(log),
         "buckets": None if args.buckets is None else by_prompt_length(log, args.buckets, slos),
         "versions": log.meta.get("versions"),
+        "measured_by": _measured_by(log),
     }
+
+
+def _measured_by(log: RunLog) -> dict[str, Any] | None:
+    """What an imported file says of itself: tool, what its words mean, what it lacks, arrivals."""
+    names = ("tool", "version", "definitions", "missing", "arrivals")
+    told = {name: log.meta.get(name) for name in names}
+    known = isinstance(told["tool"], str) and isinstance(told["arrivals"], dict)
+    return told if known else None
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -97,6 +119,8 @@ def as_text(result: dict[str, Any]) -> str:
         ("requests", f"{result['total']}: {result['completed']} completed"),
         ("SLO", f"{result['slo']} s"),
     ]
+    if result["measured_by"] is not None:
+        head[1:1] = _client(result["measured_by"])
     if result["attainment"] is None:
         head.append(("", f"unavailable: {result['reason']}"))
     else:
@@ -116,6 +140,17 @@ def as_text(result: dict[str, Any]) -> str:
     if result["buckets"]:
         parts.append(_buckets(result["buckets"]))
     return "\n\n".join(parts)
+
+
+def _client(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """Who measured, and the arrivals as they were: a client may send at another rate than asked."""
+    asked, came = (told["arrivals"].get(name) for name in ("requested", "achieved"))
+    rates = [
+        f"{plain(rate)} requests/s {what}" if isinstance(rate, float) else f"{what}: unknown"
+        for rate, what in ((asked, "asked for"), (came, "achieved"))
+    ]
+    version = f" {told['version']}" if isinstance(told["version"], str) else ""
+    return [("measured by", f"{told['tool']}{version}"), ("arrivals", ", ".join(rates))]
 
 
 def _shares(what: str, parts: dict[str, Any]) -> str:

@@ -62,7 +62,9 @@ def compile_spec(spec: Spec, arch: int) -> dict[str, Any]:
         if signature[name].startswith("*")
         or (signature[name].startswith("i") and name not in spec.any_value)
     }
-    source = ASTSource(spec.kernel, signature, {(names.index(k),): v for k, v in constexprs.items()}, attrs)
+    source = ASTSource(
+        spec.kernel, signature, {(names.index(k),): v for k, v in constexprs.items()}, attrs
+    )
     options = {"num_warps": config.warps, "num_stages": config.stages}
     try:
         compiled = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)

@@ -156,12 +156,7 @@ def _check(
         raise ValueError(f"block_ids is on {block_ids.device}; cache is on {cache.device}")
     num_blocks = cache.shape[dim]
     if shapes["n"] and checks.reads_values(block_ids, debug):
-        low, high = int(block_ids.min()), int(block_ids.max())
-        if low < 0 or high >= num_blocks:
-            raise ValueError(
-                f"block_ids goes from {low} to {high};"
-                f" it must be within 0 and num_blocks - 1 = {num_blocks - 1}"
-            )
+        checks.check_range("block_ids", block_ids, 0, num_blocks - 1, "num_blocks - 1")
         if not twice and block_ids.unique().numel() != shapes["n"]:
             raise ValueError("block_ids names a block twice; each must be written once")
     return (*cache.shape[:dim], shapes["n"], *cache.shape[dim + 1 :])

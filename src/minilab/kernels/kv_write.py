@@ -1,7 +1,7 @@
 """kv_write: put the keys and values of new tokens into their pages, quantising on the way.
 
 The step that fills the cache, once per layer and token: read once, write once, nothing computed but
-the rounding to FP8. Where a token goes is one number, its slot: block id · block_size + offset.
+the rounding to FP8. Where a token goes is one number, its slot: block id * block_size + offset.
 """
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from minilab.kernels import checks, e4m3
+from minilab.kernels import checks, e4m3, paged_checks
 from minilab.kernels.device import choose_backend, tl, triton
 from minilab.kernels.spec import ARCHS, Config, Spec, config_for
 
@@ -60,8 +60,8 @@ def kv_write(
     value_cache: torch.Tensor,
     slot_mapping: torch.Tensor,
     *,
-    k_scale: checks.Scale = None,
-    v_scale: checks.Scale = None,
+    k_scale: paged_checks.Scale = None,
+    v_scale: paged_checks.Scale = None,
     config: Config | None = None,
     backend: str = "auto",
     debug: bool = False,
@@ -74,7 +74,7 @@ def kv_write(
         key_cache, value_cache: [num_blocks, block_size, num_kv_heads, head_size], equal strides,
             blocks dense; key's dtype, or FP8 e4m3 as uint8 (portable codec, rounded to nearest
             even, saturating) or float8_e4m3fn (hardware conversion, capability 8.9 and up).
-        slot_mapping: [num_tokens] int64, block id · block_size + offset; -1 (padding) is skipped.
+        slot_mapping: [num_tokens] int64, block id * block_size + offset; -1 (padding) is skipped.
             Two tokens must not name the same slot.
         k_scale, v_scale: FP8 stores value / scale: a number, or fp32 [1] or [num_kv_heads].
         config: tiles to use instead of CONFIGS.
@@ -89,16 +89,18 @@ def kv_write(
         dims = "num_tokens num_kv_heads head_size"
         shapes.check(name, tensor, dims, checks.FLOATS, dense_from=1)
     if value.dtype != key.dtype:
-        raise ValueError(f"value is {checks.short(value.dtype)}; it must be {checks.short(key.dtype)} like key")
+        raise ValueError(
+            f"value is {checks.short(value.dtype)}; it must be {checks.short(key.dtype)} like key"
+        )
     shapes.check("slot_mapping", slot_mapping, "num_tokens", (torch.int64,))
-    checks.check_caches(shapes, key_cache, value_cache, key.dtype)
-    k_scale, k_step = checks.head_scale("k_scale", k_scale, key_cache, shapes)
-    v_scale, v_step = checks.head_scale("v_scale", v_scale, value_cache, shapes)
+    paged_checks.check_caches(shapes, key_cache, value_cache, key.dtype)
+    k_scale, k_step = paged_checks.head_scale("k_scale", k_scale, key_cache, shapes)
+    v_scale, v_step = paged_checks.head_scale("v_scale", v_scale, value_cache, shapes)
     block_size, row = shapes["block_size"], shapes["num_kv_heads"] * shapes["head_size"]
     if checks.reads_values(slot_mapping, debug):
         _check_slots(slot_mapping, shapes["num_blocks"] * block_size)
     chosen = choose_backend("kv_write", key.device, backend)
-    checks.check_native_fp8(key_cache, chosen, writes=True)
+    paged_checks.check_native_fp8(key_cache, chosen, writes=True)
     if chosen.name == "reference":
         kv_write_ref(
             key, value, key_cache, value_cache, slot_mapping, k_scale=k_scale, v_scale=v_scale
@@ -120,8 +122,8 @@ def kv_write_ref(
     value_cache: torch.Tensor,
     slot_mapping: torch.Tensor,
     *,
-    k_scale: checks.Scale = None,
-    v_scale: checks.Scale = None,
+    k_scale: paged_checks.Scale = None,
+    v_scale: paged_checks.Scale = None,
 ) -> None:
     """The same in plain torch. The caches may be float64 too, which keeps what is written exact."""
     wanted = slot_mapping >= 0
@@ -129,7 +131,7 @@ def kv_write_ref(
     for new, cache, scale in ((key, key_cache, k_scale), (value, value_cache, v_scale)):
         block, offset = slots // cache.shape[1], slots % cache.shape[1]
         tokens = new[wanted]
-        if cache.dtype not in checks.FP8:
+        if cache.dtype not in paged_checks.FP8:
             cache[block, offset] = tokens.to(cache.dtype)
             continue
         factor = torch.as_tensor(1.0 if scale is None else scale, dtype=torch.float32)
@@ -138,14 +140,7 @@ def kv_write_ref(
 
 
 def _check_slots(slots: torch.Tensor, num_slots: int) -> None:
-    if not slots.numel():
-        return
-    low, high = int(slots.min()), int(slots.max())
-    if low < -1 or high >= num_slots:
-        raise ValueError(
-            f"slot_mapping goes from {low} to {high}; it must be within -1 and"
-            f" num_blocks · block_size - 1 = {num_slots - 1}"
-        )
+    checks.check_range("slot_mapping", slots, -1, num_slots - 1, "num_blocks * block_size - 1")
     real = slots[slots >= 0]
     if real.unique().numel() != real.numel():
         raise ValueError("slot_mapping names a slot twice; each token must have its own")

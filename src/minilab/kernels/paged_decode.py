@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from minilab.kernels import checks, tiles
+from minilab.kernels import checks, paged_checks, tiles
 from minilab.kernels.device import Backend, choose_backend, sm_count, tl, triton
 from minilab.kernels.paged_ref import attend_ref, cached_tokens
 from minilab.kernels.spec import NARROW_DOT, Config, Spec, config_for
@@ -97,8 +97,8 @@ def paged_decode(
     seq_lens: torch.Tensor,
     scale: float | None = None,
     *,
-    k_scale: checks.Scale = None,
-    v_scale: checks.Scale = None,
+    k_scale: paged_checks.Scale = None,
+    v_scale: paged_checks.Scale = None,
     sliding_window: int | None = None,
     num_splits: int | None = None,
     config: Config | None = None,
@@ -130,15 +130,15 @@ def paged_decode(
     Raises:
         ValueError: an argument is not as above; the message names it.
     """
-    pages = checks.check_attention(
+    pages = paged_checks.check_attention(
         query, "num_seqs", key_cache, value_cache, block_tables, seq_lens,
         scale, k_scale, v_scale, sliding_window,
     )  # fmt: skip
     sizes = pages.shapes
     if checks.reads_values(block_tables, debug):
-        checks.check_tables(block_tables, seq_lens, sizes["num_blocks"], sizes["block_size"])
+        paged_checks.check_tables(block_tables, seq_lens, sizes["num_blocks"], sizes["block_size"])
     chosen = choose_backend("paged_decode", query.device, backend)
-    checks.check_native_fp8(key_cache, chosen)
+    paged_checks.check_native_fp8(key_cache, chosen)
     out = checks.output(out, query.shape, query.dtype, query)
     if chosen.name == "reference":
         return out.copy_(
@@ -195,8 +195,8 @@ def paged_decode_ref(
     seq_lens: torch.Tensor,
     scale: float,
     *,
-    k_scale: checks.Scale = None,
-    v_scale: checks.Scale = None,
+    k_scale: paged_checks.Scale = None,
+    v_scale: paged_checks.Scale = None,
     sliding_window: int | None = None,
 ) -> torch.Tensor:
     """The same in plain torch, in query's dtype (float64 too)."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from minilab.kernels import checks, tiles
+from minilab.kernels import checks, paged_checks, tiles
 from minilab.kernels.device import choose_backend, tl, triton
 from minilab.kernels.paged_ref import attend_ref, cached_tokens
 from minilab.kernels.spec import NARROW_DOT, WIDE_DOT, Config, Spec, config_for
@@ -110,8 +110,8 @@ def paged_prefill(
     max_seqlen_q: int,
     scale: float | None = None,
     *,
-    k_scale: checks.Scale = None,
-    v_scale: checks.Scale = None,
+    k_scale: paged_checks.Scale = None,
+    v_scale: paged_checks.Scale = None,
     sliding_window: int | None = None,
     config: Config | None = None,
     backend: str = "auto",
@@ -138,7 +138,7 @@ def paged_prefill(
     Raises:
         ValueError: an argument is not as above; the message names it.
     """
-    pages = checks.check_attention(
+    pages = paged_checks.check_attention(
         query, "num_tokens", key_cache, value_cache, block_tables, seq_lens,
         scale, k_scale, v_scale, sliding_window,
     )  # fmt: skip
@@ -146,10 +146,10 @@ def paged_prefill(
     sizes.check("cu_seqlens_q", cu_seqlens_q, str(sizes["num_seqs"] + 1), (torch.int32,))
     checks.at_least("max_seqlen_q", max_seqlen_q, 1)
     if checks.reads_values(block_tables, debug):
-        checks.check_tables(block_tables, seq_lens, sizes["num_blocks"], sizes["block_size"])
+        paged_checks.check_tables(block_tables, seq_lens, sizes["num_blocks"], sizes["block_size"])
         _check_lengths(cu_seqlens_q, seq_lens, query.shape[0], max_seqlen_q)
     chosen = choose_backend("paged_prefill", query.device, backend, min_capability=min(CONFIGS))
-    checks.check_native_fp8(key_cache, chosen)
+    paged_checks.check_native_fp8(key_cache, chosen)
     out = checks.output(out, query.shape, query.dtype, query)
     if chosen.name == "reference":
         return out.copy_(
@@ -200,8 +200,8 @@ def paged_prefill_ref(
     cu_seqlens_q: torch.Tensor,
     scale: float,
     *,
-    k_scale: checks.Scale = None,
-    v_scale: checks.Scale = None,
+    k_scale: paged_checks.Scale = None,
+    v_scale: paged_checks.Scale = None,
     sliding_window: int | None = None,
 ) -> torch.Tensor:
     """The same in plain torch, in query's dtype (float64 too)."""
@@ -238,18 +238,14 @@ def cost(
     return moved, 4 * pairs * num_heads * head_size
 
 
-# Chunks: enough rows to keep the tensor cores busy.
-_WIDE = {"BLOCK_M": 128, "BLOCK_N": 64}
-CONFIGS = {
-    80: Config(_WIDE, warps=8, stages=2),
-    89: Config(_WIDE, warps=8, stages=2),
-    90: Config(_WIDE, warps=8, stages=2),
-    100: Config(_WIDE, warps=8, stages=2),
-    120: Config(_WIDE, warps=8, stages=2),
-}
+# Chunks: enough rows to keep the tensor cores busy. Before Hopper (and on 120, which has its
+# instructions) the products live in registers, and 64 tokens at a time spill.
+_HMMA = Config({"BLOCK_M": 128, "BLOCK_N": 32}, warps=8, stages=3)
+_WIDER = Config({"BLOCK_M": 128, "BLOCK_N": 64}, warps=8, stages=2)
+CONFIGS = {80: _HMMA, 89: _HMMA, 90: _WIDER, 100: _WIDER, 120: _HMMA}
 # Verifying a few drafts is bound by memory, as decoding is.
 FEW_ROWS = 32
-VERIFY = dict.fromkeys(CONFIGS, Config({"BLOCK_M": FEW_ROWS, "BLOCK_N": 64}, warps=4, stages=2))
+VERIFY = dict.fromkeys(CONFIGS, Config({"BLOCK_M": FEW_ROWS, "BLOCK_N": 32}, warps=4, stages=3))
 # In full precision there is no tensor-core path, and larger tiles spill.
 FP32 = dict.fromkeys(CONFIGS, Config({"BLOCK_M": 16, "BLOCK_N": 32}, warps=8, stages=1))
 

@@ -28,12 +28,12 @@ def _race(p_row, q_row, noise, draft, vocab, MODE: tl.constexpr, BLOCK_V: tl.con
     MODE 0: p. MODE 1: p / noise. MODE 2: max(p - q, 0) / noise, where no ``q_row`` means that all
     of q is on ``draft``.
     """
-    best = tl.full([BLOCK_V], -1.0, tl.float32)
+    best = tl.full([BLOCK_V], float("-inf"), tl.float32)
     index = tl.full([BLOCK_V], 0, tl.int32)
     for start in range(0, vocab, BLOCK_V):
         at = start + tl.arange(0, BLOCK_V)
         there = at < vocab
-        score = tl.load(p_row + at, mask=there, other=-1.0)
+        score = tl.load(p_row + at, mask=there, other=0.0)
         if MODE == 2:
             if q_row is None:
                 score = tl.where(at == draft, 0.0, score)
@@ -41,7 +41,7 @@ def _race(p_row, q_row, noise, draft, vocab, MODE: tl.constexpr, BLOCK_V: tl.con
                 score = tl.maximum(score - tl.load(q_row + at, mask=there, other=0.0), 0.0)
         if MODE > 0:
             score = tl.div_rn(score, tl.load(noise + at, mask=there, other=1.0))
-        score = tl.where(there, score, -1.0)
+        score = tl.where(there, score, float("-inf"))
         index = tl.where(score > best, at, index)
         best = tl.maximum(score, best)
     highest = tl.max(best, 0)
@@ -49,9 +49,30 @@ def _race(p_row, q_row, noise, draft, vocab, MODE: tl.constexpr, BLOCK_V: tl.con
 
 
 @triton.jit
+def _greedy_step(p_row, draft, vocab, BLOCK_V: tl.constexpr):
+    """Whether the draft is the most likely token, and that token."""
+    likeliest, _ = _race(p_row, None, None, draft, vocab, 0, BLOCK_V)
+    return likeliest == draft, likeliest
+
+
+@triton.jit
+def _random_step(p_row, q_row, noise, uniform, draft, vocab, BLOCK_V: tl.constexpr):
+    """Whether u < p/q, and a token from the residual where not."""
+    q = 1.0 if q_row is None else tl.load(q_row + draft)
+    keep = uniform * q < tl.load(p_row + draft)
+    token = draft
+    if not keep:
+        token, highest = _race(p_row, q_row, noise, draft, vocab, 2, BLOCK_V)
+        # p has nothing more than q only by rounding: draw from p itself.
+        if highest <= 0:
+            token, _ = _race(p_row, q_row, noise, draft, vocab, 1, BLOCK_V)
+    return keep, token
+
+
+@triton.jit
 def _rejection_kernel(
     out, draft_ids, cu_drafts, draft_probs, target_probs, bonus_ids, uniforms, noise, is_greedy,
-    stride_out, vocab, ALL_GREEDY: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
+    width, vocab, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     """One program: one request, its drafts one after the other."""
     request = tl.program_id(0).to(tl.int64)
@@ -63,4 +84,195 @@ def _rejection_kernel(
     while going:
         at = (first + kept).to(tl.int64)
         draft = tl.load(draft_ids + at).to(tl.int32)
-        p_row = target_probs + at * vocab
+        p = target_probs + at * vocab
+        q = None if draft_probs is None else draft_probs + at * vocab
+        if uniforms is None:
+            keep, token = _greedy_step(p, draft, vocab, BLOCK_V)
+        elif is_greedy is None:
+            row = noise + request * vocab
+            keep, token = _random_step(p, q, row, tl.load(uniforms + at), draft, vocab, BLOCK_V)
+        elif tl.load(is_greedy + request):
+            keep, token = _greedy_step(p, draft, vocab, BLOCK_V)
+        else:
+            row = noise + request * vocab
+            keep, token = _random_step(p, q, row, tl.load(uniforms + at), draft, vocab, BLOCK_V)
+        kept += keep.to(tl.int32)
+        last = tl.where(keep, last, token)
+        going = keep & (kept < drafts)
+    column = tl.arange(0, BLOCK_K)
+    ids = tl.load(draft_ids + first + column, mask=column < kept, other=-1).to(tl.int32)
+    ids = tl.where(column == kept, last, ids)
+    tl.store(out + request * width + column, ids, mask=column < width)
+
+
+def rejection(
+    draft_token_ids: torch.Tensor,
+    max_spec_len: int,
+    cu_num_draft_tokens: torch.Tensor,
+    draft_probs: torch.Tensor | None,
+    target_probs: torch.Tensor,
+    bonus_token_ids: torch.Tensor,
+    uniform_probs: torch.Tensor | None = None,
+    exponentials: torch.Tensor | None = None,
+    is_greedy: torch.Tensor | None = None,
+    *,
+    config: Config | None = None,
+    backend: str = "auto",
+    out: torch.Tensor | None = None,
+    debug: bool = False,
+) -> torch.Tensor:
+    """Keep or reject the drafts of a batch (vLLM's rejection_sample, its randomness passed in).
+
+    The drafts of all requests lie one after the other: num_tokens of them.
+
+    Args:
+        draft_token_ids: [num_tokens] int32 or int64.
+        max_spec_len: the most drafts a request has; decides the width of the result.
+        cu_num_draft_tokens: [num_reqs] int32, drafts up to and including each request's; a request
+            may have none.
+        draft_probs: [num_tokens, vocab_size] fp32, what each draft was drawn from; None for
+            proposals that were sure of themselves (n-gram): all of q on the draft.
+        target_probs: [num_tokens, vocab_size] fp32, the model's distribution at each draft's place,
+            temperature, top-k and top-p applied.
+        bonus_token_ids: [num_reqs] int32 or int64, drawn by the caller at the place after the last.
+        uniform_probs: [num_tokens] fp32 in [0, 1); with ``exponentials`` None, all are greedy.
+        exponentials: [num_reqs, vocab_size] fp32 > 0, from ``Tensor.exponential_``.
+        is_greedy: [num_reqs] bool, requests that take the most likely token; None for no request.
+            Where all are greedy, target_probs may be logits.
+        config, backend: as for paged_decode.
+        out: [num_reqs, max_spec_len + 1] int32, to write into.
+        debug: also read the ids and counts on a GPU to check them (waits for it).
+
+    Returns:
+        ``out`` or a new tensor: the kept drafts, one more token, and -1 from there on.
+
+    Raises:
+        ValueError: an argument is not as above; the message names it.
+    """
+    shapes = checks.Shapes()
+    shapes.check("draft_token_ids", draft_token_ids, "num_tokens", checks.INTS)
+    shapes.check("cu_num_draft_tokens", cu_num_draft_tokens, "num_reqs", (torch.int32,))
+    shapes.check("target_probs", target_probs, "num_tokens vocab_size", (torch.float32,))
+    shapes.check("bonus_token_ids", bonus_token_ids, "num_reqs", checks.INTS)
+    optional = {
+        "draft_probs": (draft_probs, "num_tokens vocab_size", torch.float32),
+        "uniform_probs": (uniform_probs, "num_tokens", torch.float32),
+        "exponentials": (exponentials, "num_reqs vocab_size", torch.float32),
+        "is_greedy": (is_greedy, "num_reqs", torch.bool),
+    }
+    for name, (tensor, dims, dtype) in optional.items():
+        if tensor is not None:
+            shapes.check(name, tensor, dims, (dtype,))
+    if (uniform_probs is None) != (exponentials is None):
+        missing = "uniform_probs" if uniform_probs is None else "exponentials"
+        raise ValueError(f"{missing} is None; give both it and the other, or neither (all greedy)")
+    checks.at_least("max_spec_len", max_spec_len, 0)
+    if checks.reads_values(draft_token_ids, debug):
+        _check_values(draft_token_ids, cu_num_draft_tokens, max_spec_len, shapes["vocab_size"])
+    chosen = choose_backend("rejection", target_probs.device, backend)
+    num_reqs, width = shapes["num_reqs"], max_spec_len + 1
+    out = checks.output(out, (num_reqs, width), torch.int32, target_probs)
+    arrays = (draft_probs, target_probs, bonus_token_ids, uniform_probs, exponentials, is_greedy)
+    if chosen.name == "reference":
+        drafts = (draft_token_ids, max_spec_len, cu_num_draft_tokens)
+        return out.copy_(rejection_ref(*drafts, *arrays))
+    if num_reqs:
+        config = config or config_for(CONFIGS, chosen.capability)
+        _rejection_kernel[(num_reqs,)](
+            out, draft_token_ids, cu_num_draft_tokens, *arrays, width, shapes["vocab_size"],
+            triton.next_power_of_2(width), **config.tiles,
+            num_warps=config.warps, num_stages=config.stages,
+        )  # fmt: skip
+    return out
+
+
+def rejection_ref(
+    draft_token_ids: torch.Tensor,
+    max_spec_len: int,
+    cu_num_draft_tokens: torch.Tensor,
+    draft_probs: torch.Tensor | None,
+    target_probs: torch.Tensor,
+    bonus_token_ids: torch.Tensor,
+    uniform_probs: torch.Tensor | None = None,
+    exponentials: torch.Tensor | None = None,
+    is_greedy: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The same in plain torch, request by request; equal to the kernel bit for bit in fp32."""
+    ends = cu_num_draft_tokens.tolist()
+    out = torch.full((len(ends), max_spec_len + 1), PLACEHOLDER, dtype=torch.int32)
+    for request, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        greedy = uniform_probs is None or (is_greedy is not None and bool(is_greedy[request]))
+        row = []
+        for at in range(first, end):
+            draft, p = int(draft_token_ids[at]), target_probs[at]
+            if greedy:
+                row.append(_likeliest(p))
+                kept = row[-1] == draft
+            else:
+                q = _one_hot(draft, p) if draft_probs is None else draft_probs[at]
+                kept = bool(uniform_probs[at] * q[draft] < p[draft])
+                row.append(draft if kept else _draw(p, q, exponentials[request]))
+            if not kept:
+                break
+        else:
+            row.append(int(bonus_token_ids[request]))
+        out[request, : len(row)] = torch.tensor(row)
+    return out.to(target_probs.device)
+
+
+def _draw(p: torch.Tensor, q: torch.Tensor, noise: torch.Tensor) -> int:
+    """The winner of the race for the residual, or for p where nothing is left of it."""
+    scores = (p - q).clamp(min=0) / noise
+    return _likeliest(scores if bool((scores > 0).any()) else p / noise)
+
+
+def _likeliest(scores: torch.Tensor) -> int:
+    """The lowest index of the largest score; argmax does not say which it takes."""
+    return int((scores == scores.max()).nonzero()[0])
+
+
+def _one_hot(draft: int, like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(like).index_fill_(0, torch.tensor([draft], device=like.device), 1.0)
+
+
+def _check_values(
+    ids: torch.Tensor, cu_drafts: torch.Tensor, max_spec_len: int, vocab_size: int
+) -> None:
+    counts = cu_drafts.diff(prepend=cu_drafts.new_zeros(1)).tolist()
+    if sum(counts) != ids.numel() or any(not 0 <= count <= max_spec_len for count in counts):
+        raise ValueError(
+            f"cu_num_draft_tokens gives the requests {counts} drafts; each must be within 0 and"
+            f" max_spec_len = {max_spec_len}, and their sum draft_token_ids' {ids.numel()}"
+        )
+    checks.check_range("draft_token_ids", ids, 0, vocab_size - 1, "vocab_size - 1")
+
+
+def cost(num_reqs: int, vocab_size: int, *, ngram: bool = False) -> tuple[int, int]:
+    """(bytes, FLOPs) of one rejection a request: its rows of p, q (not for n-gram drafts) and
+    noise in fp32, read once; a difference, a maximum and a division per entry, not as matrices."""
+    rows = 2 if ngram else 3
+    return 4 * rows * num_reqs * vocab_size, rows * num_reqs * vocab_size
+
+
+CONFIGS = dict.fromkeys(ARCHS, Config({"BLOCK_V": 4096}, warps=8))
+
+
+def _spec(label: str, absent: tuple[str, ...], fast: bool = False) -> Spec:
+    types = {"out": "*i32", "draft_ids": "*i64", "cu_drafts": "*i32", "bonus_ids": "*i64"}
+    rows = ("draft_probs", "target_probs", "uniforms", "noise")
+    types |= {name: "*fp32" for name in rows if name not in absent}
+    types |= {"width": "i32", "vocab": "i32"}
+    types |= {} if "is_greedy" in absent else {"is_greedy": "*i1"}
+    return Spec(
+        f"rejection {label}", _rejection_kernel, types,
+        {**dict.fromkeys(absent), "BLOCK_K": 8}, CONFIGS, any_value=("width",), fast=fast,
+        case="64 requests, 128,000 tokens of vocabulary", dtype="fp32",
+        cost=cost(64, 128_000, ngram="draft_probs" in absent),
+    )  # fmt: skip
+
+
+AOT = (
+    _spec("mixed", (), fast=True),
+    _spec("n-gram", ("draft_probs", "is_greedy")),
+    _spec("greedy", ("draft_probs", "uniforms", "noise", "is_greedy")),
+)
