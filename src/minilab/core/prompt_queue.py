@@ -47,6 +47,19 @@ class PromptQueue:
         """Add chunks of up to ``budget`` tokens: running prompts, then up to ``slots`` new ones."""
         left = budget
         chunks: list[Prefill] = []
+        if self.prefilling:
+            left -= self._continue(plan, chunks, budget)
+        if self.waiting and not plan.preempted:
+            first = len(chunks)
+            left -= self._admit(chunks, left, slots)
+            if len(chunks) > first:
+                plan.admitted = [*plan.admitted, *[chunk[0] for chunk in chunks[first:]]]
+        plan.prefills = chunks
+        plan.num_prefill_tokens = budget - left
+
+    def _continue(self, plan: StepPlan, chunks: list[Prefill], budget: int) -> int:
+        """Next chunks of running prompts; returns their tokens."""
+        left = budget
         for request in self.prefilling[:]:
             if request.status != RUNNING:
                 continue  # lost its blocks to an older one in this very loop
@@ -55,14 +68,7 @@ class PromptQueue:
             if chunk and self._make_room(request, start + chunk, plan):
                 chunks.append(Prefill(request, start, chunk))
                 left -= chunk
-        if self.waiting and not plan.preempted:
-            admitted = self._admit(left, slots)
-            if admitted:
-                plan.admitted = [*plan.admitted, *(chunk.request for chunk in admitted)]
-                chunks += admitted
-                left -= sum(chunk.num_tokens for chunk in admitted)
-        plan.prefills = chunks
-        plan.num_prefill_tokens = budget - left
+        return budget - left
 
     def allocate(self, request: RequestState) -> bool:
         """Take blocks for all known tokens of ``request``, hits included; False: no room now."""
@@ -81,11 +87,10 @@ class PromptQueue:
         request.block_table += self._pool.take(need)
         return True
 
-    def _admit(self, budget: int, slots: int) -> list[Prefill]:
-        """Admit from the head of the queue while budget, slots and blocks last."""
-        waiting = self.waiting
-        chunks: list[Prefill] = []
-        while waiting and budget and slots > 0:
+    def _admit(self, chunks: list[Prefill], budget: int, slots: int) -> int:
+        """Admit from the head of the queue while budget, slots and blocks last; returns tokens."""
+        waiting, left = self.waiting, budget
+        while waiting and left and slots > 0:
             request = waiting[0]
             tokens = request.num_prompt_tokens + request.num_output_tokens
             hits = self._index.match(request)
@@ -93,14 +98,14 @@ class PromptQueue:
                 break
             waiting.popleft()
             start = len(hits) * self._size
-            chunk = min(tokens - start, budget)
+            chunk = min(tokens - start, left)
             self._take(request, hits, start + chunk)
             request.status = RUNNING
             self.prefilling.append(request)
             chunks.append(Prefill(request, start, chunk))
-            budget -= chunk
+            left -= chunk
             slots -= 1
-        return chunks
+        return budget - left
 
     def _has_room(self, tokens: int, hits: list[int]) -> bool:
         """Whether ``tokens`` tokens fit, ``hits`` being there already.

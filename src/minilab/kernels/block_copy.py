@@ -4,12 +4,11 @@ A transfer pays for each contiguous piece it is given. The blocks of a request l
 cache, in every layer; gathered first, they travel as one piece. Bytes are moved, not numbers, so
 any dtype will do and the copy is exact.
 """
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -134,11 +133,10 @@ def scatter_blocks_ref(
 def _in_words(
     staging: torch.Tensor, cache: torch.Tensor, dim: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both as flat int32; as bytes where a block is no whole number of words or begins inside one."""
+    """Both as flat int32; as bytes where a block is no whole number of words, or begins in one."""
     size = cache.element_size()
-    ends = [size * math.prod(cache.shape[dim + 1 :])]
-    ends += [size * tensor.storage_offset() for tensor in (staging, cache)]
-    word = torch.uint8 if any(end % 4 for end in ends) else torch.int32
+    ends = (math.prod(cache.shape[dim + 1 :]), staging.storage_offset(), cache.storage_offset())
+    word = torch.uint8 if any(size * end % 4 for end in ends) else torch.int32
     return staging.view(-1).view(word), cache.view(-1).view(word)
 
 

@@ -13,6 +13,7 @@ import torch
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 INTS = (torch.int32, torch.int64)
+MAY_BE_EMPTY = ("num_seqs", "num_tokens", "num_reqs", "max_blocks", "n", "0")
 
 
 class Shapes:
@@ -55,6 +56,8 @@ class Shapes:
         for dim, size in zip(names, tensor.shape, strict=True):
             known = int(dim) if dim.isdigit() else self.sizes.setdefault(dim, size)
             self._from.setdefault(dim, name)
+            if size == 0 and dim not in MAY_BE_EMPTY:
+                raise ValueError(f"{shown}; {dim} must be at least 1")
             if size != known:
                 because = "" if dim.isdigit() else f", and {dim} is {known} in {self._from[dim]}"
                 raise ValueError(f"{shown}; it must be [{', '.join(names)}]{because}")
@@ -107,6 +110,23 @@ def check_range(name: str, ids: torch.Tensor, low: int, high: int, limit: str) -
         )
 
 
+def check_drafts(
+    ids: torch.Tensor, cu_drafts: torch.Tensor, max_spec_len: int, vocab_size: int
+) -> None:
+    """Each request has 0 to ``max_spec_len`` drafts, all of them tokens of the vocabulary.
+
+    Raises:
+        ValueError: it has not.
+    """
+    counts = cu_drafts.diff(prepend=cu_drafts.new_zeros(1)).tolist()
+    if sum(counts) != ids.numel() or any(not 0 <= count <= max_spec_len for count in counts):
+        raise ValueError(
+            f"cu_num_draft_tokens gives the requests {counts} drafts; each must be within 0 and"
+            f" max_spec_len = {max_spec_len}, and their sum draft_token_ids' {ids.numel()}"
+        )
+    check_range("draft_token_ids", ids, 0, vocab_size - 1, "vocab_size - 1")
+
+
 def at_least(name: str, value: int, least: int) -> None:
     """Raises ValueError if ``value`` is below ``least``."""
     if value < least:
@@ -120,7 +140,8 @@ def short(dtype: torch.dtype) -> str:
 
 def _dense(tensor: torch.Tensor, first: int) -> bool:
     expected = 1
-    for size, stride in zip(reversed(tensor.shape[first:]), reversed(tensor.stride()[first:])):
+    inner = list(zip(tensor.shape, tensor.stride(), strict=True))[first:]
+    for size, stride in reversed(inner):
         if size != 1 and stride != expected:
             return False
         expected *= size

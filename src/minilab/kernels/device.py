@@ -107,7 +107,9 @@ def choose_backend(
     elif lacks:
         raise ValueError(f"backend is {backend!r}, but {lacks}; backend='auto' runs the reference")
     elif backend != possible.name:
-        raise ValueError(f"backend is {backend!r}, but {possible.why}; use {possible.name!r}")
+        raise ValueError(
+            f"backend is {backend!r}, but kernels run as {possible.name!r} here: {possible.why}"
+        )
     else:
         chosen = possible
     used = _used.get()

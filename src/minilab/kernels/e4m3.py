@@ -6,7 +6,7 @@ A code is sign, 4 exponent bits (bias 7), 3 mantissa bits. An fp16 number has 5 
 instructions, which exist from compute capability 8.9 on, this runs on every GPU and in Triton's
 interpreter, bit for bit the same. Each function comes twice, for torch tensors and for Triton.
 """
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 

@@ -108,6 +108,8 @@ def head_scale(
             f"{name} is given, but the cache is {checks.short(cache.dtype)}; only FP8 is scaled"
         )
     if not isinstance(scale, torch.Tensor):
+        if not scale > 0:
+            raise ValueError(f"{name} is {scale}; it must be above 0")
         return torch.full((1,), float(scale), dtype=torch.float32, device=cache.device), 0
     heads = shapes["num_kv_heads"]
     flat = scale.reshape(1) if scale.dim() == 0 else scale
@@ -146,3 +148,24 @@ def check_tables(
             f"block_tables[{row}, {column}] is {int(block_tables[row, column])};"
             f" it must be within 0 and num_blocks - 1 = {num_blocks - 1}"
         )
+
+
+def check_query_lens(cu: torch.Tensor, seq_lens: torch.Tensor, tokens: int, longest: int) -> None:
+    """Every sequence has 1 to ``longest`` of ``tokens`` query tokens, all of them cached.
+
+    Raises:
+        ValueError: it has not, or ``cu_seqlens_q`` does not cover the query.
+    """
+    q_lens = cu.diff()
+    if int(cu[0]) != 0 or int(cu[-1]) != tokens:
+        raise ValueError(
+            f"cu_seqlens_q goes from {int(cu[0])} to {int(cu[-1])};"
+            f" it must go from 0 to query's {tokens} tokens"
+        )
+    for seq, (q_len, length) in enumerate(zip(q_lens.tolist(), seq_lens.tolist(), strict=True)):
+        limit = min(longest, length)
+        if not 1 <= q_len <= limit:
+            raise ValueError(
+                f"cu_seqlens_q gives sequence {seq} {q_len} query tokens; it must be within 1 and"
+                f" {limit} (max_seqlen_q is {longest}, seq_lens[{seq}] is {length})"
+            )

@@ -5,7 +5,7 @@ memory bandwidth. Two things keep a GPU reading: all query heads of a group shar
 their KV head, and a long sequence is split between several programs, each of which leaves a partial
 result that a second, small kernel combines.
 """
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import torch
 
 from minilab.kernels import checks, paged_checks, tiles
 from minilab.kernels.device import Backend, choose_backend, sm_count, tl, triton
-from minilab.kernels.paged_ref import attend_ref, cached_tokens
-from minilab.kernels.spec import NARROW_DOT, Config, Spec, config_for
+from minilab.kernels.paged_ref import attend_ref, attention_cost, cached_tokens
+from minilab.kernels.spec import ARCHS, NARROW_DOT, Config, Spec, config_for
 
 MAX_SPLITS = 64
 
@@ -209,64 +209,38 @@ def paged_decode_ref(
 
 
 def cost(
-    seq_lens: Sequence[int],
-    num_heads: int,
-    num_kv_heads: int,
-    head_size: int,
-    *,
-    kv_bytes: int = 2,
-    query_bytes: int = 2,
-    sliding_window: int | None = None,
+    seq_lens: Sequence[int], num_heads: int, num_kv_heads: int, head_size: int, **options: Any
 ) -> tuple[int, int]:
-    """(bytes, FLOPs) no kernel can do without: each seen token's K and V read once, queries read,
-    outputs written; two multiply-adds per query head, token and dimension."""
-    tokens = sum(min(length, sliding_window or length) for length in seq_lens)
-    rows = len(seq_lens) * num_heads * head_size
-    moved = 2 * tokens * num_kv_heads * head_size * kv_bytes + 2 * rows * query_bytes
-    return moved, 4 * tokens * num_heads * head_size
+    """(bytes, FLOPs) no kernel can do without: ``attention_cost`` of one query token each."""
+    q_lens = [min(length, 1) for length in seq_lens]
+    return attention_cost(q_lens, seq_lens, num_heads, num_kv_heads, head_size, **options)
 
 
 # Without tensor cores (75: Triton emits none for it) four heads and sixteen tokens at a time.
-_DOT = {"BLOCK_G": 16, "BLOCK_N": 64, "USE_DOT": True}
-CONFIGS = {
-    75: Config({"BLOCK_G": 4, "BLOCK_N": 16, "USE_DOT": False}, warps=8, stages=1),
-    80: Config(_DOT, warps=4, stages=3),
-    89: Config(_DOT, warps=4, stages=2),
-    90: Config(_DOT, warps=4, stages=3),
-    100: Config(_DOT, warps=4, stages=3),
-    120: Config(_DOT, warps=4, stages=2),
-}
+_PLAIN = Config({"BLOCK_G": 4, "BLOCK_N": 16, "USE_DOT": False}, warps=8, stages=1)
+_TENSOR = Config({"BLOCK_G": 16, "BLOCK_N": 64, "USE_DOT": True}, warps=4, stages=3)
+CONFIGS = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _TENSOR)}
 COMBINE = dict.fromkeys(CONFIGS, Config({"SPLITS": 32}, warps=4, stages=1))
 
 
-def _spec(label: str, element: str, cache: str, window: int = 0, **more: Any) -> Spec:
-    """32 query heads over 8 KV heads of 128, pages of 16 tokens."""
-    scaled = cache != element
-    types = {"partial": "*fp32", "lse": "*fp32", "block_tables": "*i32", "seq_lens": "*i32"}
-    types |= {"query": f"*{element}", "key_cache": f"*{cache}", "value_cache": f"*{cache}"}
-    types |= dict.fromkeys(("k_scale", "v_scale"), "*fp32") if scaled else {}
-    types |= dict.fromkeys(("stride_query", "stride_block", "stride_table", "num_splits"), "i32")
-    constexprs = {
-        "KV_HEADS": 8, "GROUP": 4, "HEAD": 128, "BLOCK_SIZE": 16, "WINDOW": window,
-        "K_STEP": 1, "V_STEP": 1, "TYPE": tiles.triton_type(element),
-        **({} if scaled else {"k_scale": None, "v_scale": None}),
-    }  # fmt: skip
-    kv_bytes = 1 if scaled else 4 if element == "fp32" else 2
+def _spec(label: str, element: str, cache: str, **more: Any) -> Spec:
+    types, constants = tiles.spec_arguments(element, cache)
+    types |= {"partial": "*fp32", "lse": "*fp32", "num_splits": "i32"}
+    kv_bytes = 1 if cache != element else 4 if element == "fp32" else 2
     return Spec(
-        f"paged_decode {label}", _split_kernel, {**types, "scale": "fp32"}, constexprs,
+        f"paged_decode {label}", _split_kernel, types, constants,
         **{"configs": CONFIGS, "expect": NARROW_DOT, **more}, any_value=("num_splits",),
         case="64 sequences of 4096 tokens, 32/8 heads of 128", dtype=element,
-        cost=cost([4096] * 64, 32, 8, 128, kv_bytes=kv_bytes, sliding_window=window or None),
+        cost=cost([4096] * 64, 32, 8, 128, kv_bytes=kv_bytes),
     )  # fmt: skip
 
 
 AOT = (
     _spec("fp16", "fp16", "fp16", fast=True),
     _spec("bf16", "bf16", "bf16"),
-    _spec("fp32", "fp32", "fp32", configs=dict.fromkeys(CONFIGS, CONFIGS[75]), expect={}),
+    _spec("fp32", "fp32", "fp32", configs=dict.fromkeys(CONFIGS, _PLAIN), expect={}),
     _spec("fp8 portable", "fp16", "u8", fast=True),
     _spec("fp8 native", "fp16", "fp8e4nv", refused=(75, 80)),
-    _spec("fp16 window 1024", "fp16", "fp16", window=1024),
     Spec(
         "paged_decode combine", _combine_kernel,
         {"out": "*fp16", "partial": "*fp32", "lse": "*fp32", "num_splits": "i32"},

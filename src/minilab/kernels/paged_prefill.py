@@ -5,18 +5,17 @@ i of q_len stands at position seq_len - q_len + i and sees what is not after it.
 are query tokens times the heads that share a KV head, so that five drafts and four heads fill
 twenty rows and read the cache once.
 """
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from minilab.kernels import checks, paged_checks, tiles
 from minilab.kernels.device import choose_backend, tl, triton
-from minilab.kernels.paged_ref import attend_ref, cached_tokens
+from minilab.kernels.paged_ref import attend_ref, attention_cost, cached_tokens
 from minilab.kernels.spec import NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
 
@@ -147,7 +146,7 @@ def paged_prefill(
     checks.at_least("max_seqlen_q", max_seqlen_q, 1)
     if checks.reads_values(block_tables, debug):
         paged_checks.check_tables(block_tables, seq_lens, sizes["num_blocks"], sizes["block_size"])
-        _check_lengths(cu_seqlens_q, seq_lens, query.shape[0], max_seqlen_q)
+        paged_checks.check_query_lens(cu_seqlens_q, seq_lens, query.shape[0], max_seqlen_q)
     chosen = choose_backend("paged_prefill", query.device, backend, min_capability=min(CONFIGS))
     paged_checks.check_native_fp8(key_cache, chosen)
     out = checks.output(out, query.shape, query.dtype, query)
@@ -175,22 +174,6 @@ def paged_prefill(
     return out
 
 
-def _check_lengths(cu: torch.Tensor, seq_lens: torch.Tensor, tokens: int, longest: int) -> None:
-    q_lens = cu.diff()
-    if int(cu[0]) != 0 or int(cu[-1]) != tokens:
-        raise ValueError(
-            f"cu_seqlens_q goes from {int(cu[0])} to {int(cu[-1])};"
-            f" it must go from 0 to query's {tokens} tokens"
-        )
-    for seq, (q_len, length) in enumerate(zip(q_lens.tolist(), seq_lens.tolist(), strict=True)):
-        limit = min(longest, length)
-        if not 1 <= q_len <= limit:
-            raise ValueError(
-                f"cu_seqlens_q gives sequence {seq} {q_len} query tokens; it must be within 1 and"
-                f" {limit} (max_seqlen_q is {longest}, seq_lens[{seq}] is {length})"
-            )
-
-
 def paged_prefill_ref(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -215,28 +198,7 @@ def paged_prefill_ref(
     return torch.cat(parts)
 
 
-def cost(
-    q_lens: Sequence[int],
-    seq_lens: Sequence[int],
-    num_heads: int,
-    num_kv_heads: int,
-    head_size: int,
-    *,
-    kv_bytes: int = 2,
-    query_bytes: int = 2,
-    sliding_window: int | None = None,
-) -> tuple[int, int]:
-    """(bytes, FLOPs) no kernel can do without: each seen token's K and V read once, queries read,
-    outputs written; two multiply-adds per query head, dimension and pair of tokens."""
-    pairs = tokens = 0
-    for q_len, length in zip(q_lens, seq_lens, strict=True):
-        window = sliding_window or length
-        pairs += sum(min(position + 1, window) for position in range(length - q_len, length))
-        tokens += min(length, window + q_len - 1)
-    rows = sum(q_lens) * num_heads * head_size
-    moved = 2 * tokens * num_kv_heads * head_size * kv_bytes + 2 * rows * query_bytes
-    return moved, 4 * pairs * num_heads * head_size
-
+cost = attention_cost
 
 # Chunks: enough rows to keep the tensor cores busy. Before Hopper (and on 120, which has its
 # instructions) the products live in registers, and 64 tokens at a time spill.
@@ -257,21 +219,12 @@ def _table(dtype: torch.dtype, rows: int) -> dict[int, Config]:
 
 
 def _spec(label: str, element: str, cache: str, q_len: int, **more: Any) -> Spec:
-    """32 query heads over 8 KV heads of 128, pages of 16 tokens."""
-    scaled = cache != element
-    types = {"out": f"*{element}", "query": f"*{element}", "scale": "fp32"}
-    types |= {"key_cache": f"*{cache}", "value_cache": f"*{cache}"}
-    types |= dict.fromkeys(("block_tables", "seq_lens", "cu_seqlens"), "*i32")
-    types |= dict.fromkeys(("k_scale", "v_scale"), "*fp32") if scaled else {}
-    types |= dict.fromkeys(("stride_query", "stride_block", "stride_table"), "i32")
-    constexprs = {
-        "KV_HEADS": 8, "GROUP": 4, "HEAD": 128, "BLOCK_SIZE": 16, "WINDOW": 0,
-        "K_STEP": 1, "V_STEP": 1, "TYPE": tiles.triton_type(element),
-        **({} if scaled else {"k_scale": None, "v_scale": None}),
-    }  # fmt: skip
-    seqs, kv_bytes = (4, 2) if q_len > 16 else (64, 1 if scaled else 2)
+    types, constants = tiles.spec_arguments(element, cache)
+    seqs = 4 if q_len > 5 else 64
+    kv_bytes = 1 if cache != element else 4 if element == "fp32" else 2
     return Spec(
-        f"paged_prefill {label}", _paged_prefill_kernel, types, constexprs,
+        f"paged_prefill {label}", _paged_prefill_kernel,
+        {**types, "out": f"*{element}", "cu_seqlens": "*i32"}, constants,
         **{"configs": CONFIGS, "expect": WIDE_DOT, **more}, dtype=element,
         case=f"{seqs} sequences, {q_len} query tokens of 4096, 32/8 heads of 128",
         cost=cost([q_len] * seqs, [4096] * seqs, 32, 8, 128, kv_bytes=kv_bytes),

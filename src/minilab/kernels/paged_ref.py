@@ -1,9 +1,11 @@
-"""Attention over pages in plain torch: the twin of paged_decode and paged_prefill.
+"""Attention over pages in plain torch, the twin of paged_decode and paged_prefill, and its cost.
 
 Written for one sequence at a time, to be read; in float64 it is what the kernels are held against.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 
@@ -67,3 +69,29 @@ def attend_ref(
     # A row that sees nothing is 0/0.
     weights = torch.where(seen, weights, 0.0)
     return torch.einsum("hqk,khd->qhd", weights, values)
+
+
+def attention_cost(
+    q_lens: Sequence[int],
+    seq_lens: Sequence[int],
+    num_heads: int,
+    num_kv_heads: int,
+    head_size: int,
+    *,
+    kv_bytes: int = 2,
+    query_bytes: int = 2,
+    sliding_window: int | None = None,
+) -> tuple[int, int]:
+    """(bytes, FLOPs) no kernel can do without.
+
+    Each seen token's K and V read once, queries read, outputs written; two multiply-adds per query
+    head, dimension and pair of a query token and a token that it sees.
+    """
+    pairs = tokens = 0
+    for q_len, length in zip(q_lens, seq_lens, strict=True):
+        window = sliding_window or length
+        pairs += sum(min(position + 1, window) for position in range(length - q_len, length))
+        tokens += min(length, window + q_len - 1)
+    rows = sum(q_lens) * num_heads * head_size
+    moved = 2 * tokens * num_kv_heads * head_size * kv_bytes + 2 * rows * query_bytes
+    return moved, 4 * pairs * num_heads * head_size

@@ -8,11 +8,12 @@ proposed it (Leviathan et al. 2023, Chen et al. 2023).
 Drawing is a race: with E exponential, the largest w/E has index i with probability w_i / sum(w), so
 one pass over the vocabulary draws, with no sum and no search. All randomness is an argument.
 """
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
 import torch
+from torch.nn.functional import one_hot
 
 from minilab.kernels import checks
 from minilab.kernels.device import choose_backend, tl, triton
@@ -49,13 +50,6 @@ def _race(p_row, q_row, noise, draft, vocab, MODE: tl.constexpr, BLOCK_V: tl.con
 
 
 @triton.jit
-def _greedy_step(p_row, draft, vocab, BLOCK_V: tl.constexpr):
-    """Whether the draft is the most likely token, and that token."""
-    likeliest, _ = _race(p_row, None, None, draft, vocab, 0, BLOCK_V)
-    return likeliest == draft, likeliest
-
-
-@triton.jit
 def _random_step(p_row, q_row, noise, uniform, draft, vocab, BLOCK_V: tl.constexpr):
     """Whether u < p/q, and a token from the residual where not."""
     q = 1.0 if q_row is None else tl.load(q_row + draft)
@@ -86,13 +80,9 @@ def _rejection_kernel(
         draft = tl.load(draft_ids + at).to(tl.int32)
         p = target_probs + at * vocab
         q = None if draft_probs is None else draft_probs + at * vocab
-        if uniforms is None:
-            keep, token = _greedy_step(p, draft, vocab, BLOCK_V)
-        elif is_greedy is None:
-            row = noise + request * vocab
-            keep, token = _random_step(p, q, row, tl.load(uniforms + at), draft, vocab, BLOCK_V)
-        elif tl.load(is_greedy + request):
-            keep, token = _greedy_step(p, draft, vocab, BLOCK_V)
+        if uniforms is None or tl.load(is_greedy + request):
+            token, _ = _race(p, None, None, draft, vocab, 0, BLOCK_V)
+            keep = token == draft
         else:
             row = noise + request * vocab
             keep, token = _random_step(p, q, row, tl.load(uniforms + at), draft, vocab, BLOCK_V)
@@ -167,20 +157,23 @@ def rejection(
         missing = "uniform_probs" if uniform_probs is None else "exponentials"
         raise ValueError(f"{missing} is None; give both it and the other, or neither (all greedy)")
     checks.at_least("max_spec_len", max_spec_len, 0)
+    vocab = shapes["vocab_size"]
     if checks.reads_values(draft_token_ids, debug):
-        _check_values(draft_token_ids, cu_num_draft_tokens, max_spec_len, shapes["vocab_size"])
+        checks.check_drafts(draft_token_ids, cu_num_draft_tokens, max_spec_len, vocab)
     chosen = choose_backend("rejection", target_probs.device, backend)
     num_reqs, width = shapes["num_reqs"], max_spec_len + 1
     out = checks.output(out, (num_reqs, width), torch.int32, target_probs)
-    arrays = (draft_probs, target_probs, bonus_token_ids, uniform_probs, exponentials, is_greedy)
+    drafts = (draft_token_ids, max_spec_len, cu_num_draft_tokens, draft_probs, target_probs)
+    rest = (bonus_token_ids, uniform_probs, exponentials, is_greedy)
     if chosen.name == "reference":
-        drafts = (draft_token_ids, max_spec_len, cu_num_draft_tokens)
-        return out.copy_(rejection_ref(*drafts, *arrays))
+        return out.copy_(rejection_ref(*drafts, *rest))
     if num_reqs:
+        if is_greedy is None and uniform_probs is not None:
+            rest = (*rest[:3], torch.zeros(num_reqs, dtype=torch.bool, device=out.device))
         config = config or config_for(CONFIGS, chosen.capability)
         _rejection_kernel[(num_reqs,)](
-            out, draft_token_ids, cu_num_draft_tokens, *arrays, width, shapes["vocab_size"],
-            triton.next_power_of_2(width), **config.tiles,
+            out, draft_token_ids, cu_num_draft_tokens, draft_probs, target_probs, *rest,
+            width, vocab, triton.next_power_of_2(width), **config.tiles,
             num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
     return out
@@ -201,17 +194,20 @@ def rejection_ref(
     ends = cu_num_draft_tokens.tolist()
     out = torch.full((len(ends), max_spec_len + 1), PLACEHOLDER, dtype=torch.int32)
     for request, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        greedy = uniform_probs is None or (is_greedy is not None and bool(is_greedy[request]))
+        greedy = is_greedy is not None and bool(is_greedy[request])
         row = []
         for at in range(first, end):
             draft, p = int(draft_token_ids[at]), target_probs[at]
-            if greedy:
+            if greedy or uniform_probs is None or exponentials is None:
                 row.append(_likeliest(p))
                 kept = row[-1] == draft
             else:
-                q = _one_hot(draft, p) if draft_probs is None else draft_probs[at]
+                sure = one_hot(torch.tensor(draft), len(p)).to(p)
+                q = sure if draft_probs is None else draft_probs[at]
                 kept = bool(uniform_probs[at] * q[draft] < p[draft])
-                row.append(draft if kept else _draw(p, q, exponentials[request]))
+                left, noise = (p - q).clamp(min=0), exponentials[request]
+                scores = left / noise if bool((left / noise > 0).any()) else p / noise
+                row.append(draft if kept else _likeliest(scores))
             if not kept:
                 break
         else:
@@ -220,36 +216,14 @@ def rejection_ref(
     return out.to(target_probs.device)
 
 
-def _draw(p: torch.Tensor, q: torch.Tensor, noise: torch.Tensor) -> int:
-    """The winner of the race for the residual, or for p where nothing is left of it."""
-    scores = (p - q).clamp(min=0) / noise
-    return _likeliest(scores if bool((scores > 0).any()) else p / noise)
-
-
 def _likeliest(scores: torch.Tensor) -> int:
     """The lowest index of the largest score; argmax does not say which it takes."""
     return int((scores == scores.max()).nonzero()[0])
 
 
-def _one_hot(draft: int, like: torch.Tensor) -> torch.Tensor:
-    return torch.zeros_like(like).index_fill_(0, torch.tensor([draft], device=like.device), 1.0)
-
-
-def _check_values(
-    ids: torch.Tensor, cu_drafts: torch.Tensor, max_spec_len: int, vocab_size: int
-) -> None:
-    counts = cu_drafts.diff(prepend=cu_drafts.new_zeros(1)).tolist()
-    if sum(counts) != ids.numel() or any(not 0 <= count <= max_spec_len for count in counts):
-        raise ValueError(
-            f"cu_num_draft_tokens gives the requests {counts} drafts; each must be within 0 and"
-            f" max_spec_len = {max_spec_len}, and their sum draft_token_ids' {ids.numel()}"
-        )
-    checks.check_range("draft_token_ids", ids, 0, vocab_size - 1, "vocab_size - 1")
-
-
 def cost(num_reqs: int, vocab_size: int, *, ngram: bool = False) -> tuple[int, int]:
-    """(bytes, FLOPs) of one rejection a request: its rows of p, q (not for n-gram drafts) and
-    noise in fp32, read once; a difference, a maximum and a division per entry, not as matrices."""
+    """(bytes, FLOPs) of one rejection a request: its rows of p, q (n-gram drafts have none) and
+    noise in fp32, read once; an operation per entry, none of them in matrices."""
     rows = 2 if ngram else 3
     return 4 * rows * num_reqs * vocab_size, rows * num_reqs * vocab_size
 
@@ -273,6 +247,6 @@ def _spec(label: str, absent: tuple[str, ...], fast: bool = False) -> Spec:
 
 AOT = (
     _spec("mixed", (), fast=True),
-    _spec("n-gram", ("draft_probs", "is_greedy")),
+    _spec("n-gram", ("draft_probs",)),
     _spec("greedy", ("draft_probs", "uniforms", "noise", "is_greedy")),
 )

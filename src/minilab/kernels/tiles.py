@@ -3,7 +3,7 @@
 Scores are kept in units of log2, because exp2 is what the hardware has: a score is
 q·k · scale · log2(e). A row that has seen nothing yet has maximum -inf and sum 0.
 """
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
@@ -27,6 +27,21 @@ def compute_type(dtype: torch.dtype, backend: Backend) -> Any:
     if dtype == torch.bfloat16 and backend.name != "interpreter":
         return triton_type("bf16")
     return triton_type("fp16" if dtype == torch.float16 else "fp32")
+
+
+def spec_arguments(element: str, cache: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Types and constants common to the attention kernels' specs.
+
+    32 query heads over 8 KV heads of 128, pages of 16 tokens; no window.
+    """
+    scaled = cache != element
+    types = {"query": f"*{element}", "block_tables": "*i32", "seq_lens": "*i32", "scale": "fp32"}
+    types |= {"key_cache": f"*{cache}", "value_cache": f"*{cache}"}
+    types |= dict.fromkeys(("k_scale", "v_scale"), "*fp32") if scaled else {}
+    types |= dict.fromkeys(("stride_query", "stride_block", "stride_table"), "i32")
+    constants = {"KV_HEADS": 8, "GROUP": 4, "HEAD": 128, "BLOCK_SIZE": 16, "WINDOW": 0}
+    constants |= {"K_STEP": 1, "V_STEP": 1, "TYPE": triton_type(element)}
+    return types, constants | ({} if scaled else {"k_scale": None, "v_scale": None})
 
 
 @triton.jit

@@ -74,11 +74,12 @@ def unsmoothed(row: FloatArray) -> FloatArray:
     k equal values in a row were one chunk of k tokens. Only clock readings count as equal: a number
     of at most nine digits was typed by somebody, and stays.
     """
-    if row.size < 2:
+    same = np.diff(row) == 0
+    for i in np.flatnonzero(same).tolist():
+        same[i] = float(f"{row[i]:.9g}") != row[i]
+    if not same.any():
         return row
-    typed = np.array([float(f"{value:.9g}") == value for value in row.tolist()], dtype=np.bool_)
-    begins = np.concatenate([[True], (np.diff(row) != 0) | typed[1:]])
-    first = np.flatnonzero(begins)
+    first = np.flatnonzero(np.concatenate([[True], ~same]))
     length = np.diff(np.concatenate([first, [row.size]]))
     out = np.zeros(row.size)
     out[first] = row[first] * length

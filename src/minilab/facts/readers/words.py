@@ -19,7 +19,6 @@ from minilab.facts.readers.view import View, stats, step_stats
 from minilab.facts.runlog import RunLog
 
 _MS = 1e3
-_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def as_vllm(log: RunLog, slo: Limits = None) -> dict[str, Any]:
