@@ -68,8 +68,8 @@ def _split_kernel(
     if v_scale is not None:
         mixed *= tl.load(v_scale + kv_head * V_STEP)
     at = (seq * KV_HEADS * GROUP + heads) * num_splits + split
-    mixed /= tl.where(total > 0, total, 1.0)[:, None]
-    tl.store(partial + at[:, None] * HEAD + dims[None, :], mixed, mask=real)
+    total = tl.where(total > 0, total, 1.0)
+    tl.store(partial + at[:, None] * HEAD + dims[None, :], mixed / total[:, None], mask=real)
     tl.store(lse + at, top + tl.log2(total), mask=member < GROUP)
 
 

@@ -19,7 +19,6 @@ from minilab.kernels import checks
 from minilab.kernels.device import choose_backend, tl, triton
 from minilab.kernels.spec import ARCHS, Config, Spec, config_for
 
-PLACEHOLDER = -1
 
 
 @triton.jit
@@ -192,7 +191,7 @@ def rejection_ref(
 ) -> torch.Tensor:
     """The same in plain torch, request by request; equal to the kernel bit for bit in fp32."""
     ends = cu_num_draft_tokens.tolist()
-    out = torch.full((len(ends), max_spec_len + 1), PLACEHOLDER, dtype=torch.int32)
+    out = torch.full((len(ends), max_spec_len + 1), -1, dtype=torch.int32)
     for request, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
         greedy = is_greedy is not None and bool(is_greedy[request])
         row = []

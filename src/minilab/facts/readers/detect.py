@@ -48,7 +48,9 @@ def read(
     file that holds several (SGLang and vLLM append runs, guidellm has one for each load), from 1.
     Times are seconds from the first request; meta says what the tool's words mean
     (``definitions``), what the file does not hold (``missing``), and the arrivals asked for and
-    achieved (``arrivals``). What is missing is None or NaN, never 0.
+    achieved (``arrivals``). Missing times are NaN and missing gaps None, so that a limit on them is
+    unavailable; missing counts are 0 and named in ``missing``. Without start times (SGLang) each
+    request is on a clock of its own that starts at 0, which ``clock`` and ``missing`` say.
 
     Raises:
         InputError: the file cannot be read, is of no known format, is damaged, or holds several

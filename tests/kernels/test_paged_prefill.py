@@ -1,0 +1,22 @@
+"""paged_prefill: the kernel where it can run, and what needs no kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_on_the_interpreter(run_cases):
+    """The kernel, in Triton's interpreter."""
+    run_cases("cases_paged_prefill.py", "interpreter")
+
+
+@pytest.mark.slow
+def test_sweep_on_the_interpreter(run_cases):
+    """Random combinations."""
+    run_cases("cases_paged_prefill.py", "interpreter", "slow")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(run_cases):
+    """The same cases, compiled."""
+    run_cases("cases_paged_prefill.py", "gpu", "slow or not slow")
