@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 TO_BE_WRITTEN = re.compile(r"\bto be written\b", re.IGNORECASE)
 FOLDED = r"\{dropdown\}|:class: dropdown"
-TABLE = r"^\|(?:[^|\n]+\|){2,}"
+TABLE = r"^\|(?:[^|\n]+\|){2,}|^table\("
 """A row of a Markdown table, or the call that computes one."""
 
 
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
     name: str
     holds: str = r"\S"
-    which: str = "some text"
+    which: str = "text"
 
 
 PARTS = (
@@ -46,7 +46,7 @@ PARTS = (
 
 _SECTION = re.compile(r"(?:^%[ ]*part:[ ]*(?P<part>.+?)[ ]*\n+)?^##[ ]+(?P<head>.+?)[ ]*$", re.M)
 _FENCE = re.compile(r"^(?P<mark>```+|~~~+).*?^(?P=mark)[ ]*$", re.M | re.S)
-_STRAY = re.compile(r"^%[ ]*part:.*$", re.M)
+_MARK = re.compile(r"^%[ ]*part:.*$", re.M)
 
 
 def sections(page: str) -> list[tuple[str, str]]:
@@ -63,18 +63,18 @@ def sections(page: str) -> list[tuple[str, str]]:
     ]
 
 
-def problems(page: str) -> list[str]:
-    """What a chapter lacks, a line each: parts that are missing, out of order, twice or empty."""
+def problems(page: str, draft: bool = False) -> list[str]:
+    """What a chapter lacks, a line each: parts that are missing, out of order, twice or empty.
+
+    draft: let pass what `make new` left to be written.
+    """
     found = sections(page)
     names = [name for name, _ in found]
     known = [part.name for part in PARTS]
     said = [f"part {name!r} is missing" for name in known if name not in names]
     said += [f"part {name!r} comes twice" for name in known if names.count(name) > 1]
-    said += [
-        f"% part: {match} names no part; they are {', '.join(known)}"
-        for line in _STRAY.findall(page)
-        if (match := line.partition(":")[2].strip()) not in known
-    ]
+    marks = (line.partition(":")[2].strip() for line in _MARK.findall(page))
+    said += [f"`% part: {mark}` names none of the parts" for mark in marks if mark not in known]
     here = [name for name in names if name in known]
     right = sorted(here, key=known.index)
     if here != right:
@@ -83,9 +83,9 @@ def problems(page: str) -> list[str]:
     texts = extended(found)
     for part in PARTS:
         if part.name in texts and not re.search(part.holds, texts[part.name], re.M):
-            said.append(f"part {part.name!r} holds no {part.which.removeprefix('some ')}")
-    said += [f"part {name!r} is still to be written" for name, text in found if unwritten(text)]
-    return said
+            said.append(f"part {part.name!r} holds no {part.which}")
+    unwritten = [name for name, text in found if TO_BE_WRITTEN.search(text)]
+    return said if draft else said + [f"part {name!r} is still to be written" for name in unwritten]
 
 
 def extended(found: list[tuple[str, str]]) -> dict[str, str]:
@@ -99,11 +99,6 @@ def extended(found: list[tuple[str, str]]) -> dict[str, str]:
         if current:
             texts[current] = texts.get(current, "") + "\n" + text
     return texts
-
-
-def unwritten(text: str) -> bool:
-    """True for what `make new` put there as a reminder."""
-    return TO_BE_WRITTEN.search(text) is not None
 
 
 def main(arguments: list[str]) -> int:

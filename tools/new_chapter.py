@@ -1,7 +1,8 @@
 """Begin a chapter page that builds: `make new CHAPTER=name`.
 
-The page, book/name.md, holds every part that a chapter has (tools/chapter.md.template) with a line
-on what belongs there, and is added to the table of contents as the last chapter.
+The page, book/name.md, holds every part that a chapter has (tools/chapter_parts.py) with a line on
+what belongs there (tools/chapter.md.template), and is added to the table of contents as the last
+chapter.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 from string import Template
 
 import yaml
+
+from chapter_parts import problems
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = Path(__file__).with_name("chapter.md.template")
@@ -53,6 +56,8 @@ def create(root: Path, name: str) -> str:
     contents = with_page(toc.read_text(encoding="utf-8"), f"book/{name}")
     title = name.replace("-", " ").capitalize()
     text = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(name=name, title=title)
+    if lacking := problems(text, draft=True):
+        raise ValueError(f"{TEMPLATE.name}: {lacking[0]}; bring it in line with chapter_parts.py")
     page.write_text(text, encoding="utf-8")
     try:
         temporary = toc.with_name("_toc.yml.new")

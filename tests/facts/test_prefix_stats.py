@@ -17,6 +17,7 @@ from minilab.facts.prefix_stats import (
     LruCache,
     Prompt,
     block_prompts,
+    chained_block,
     hit_curve,
     lru_hits,
     replica_hits,
@@ -175,3 +176,12 @@ def test_published_replica_table(
         got = replica_hits(rows, n, policy, capacity, seed=1)
         assert got.hits.block == pytest.approx(hit, abs=near), policy
         assert got.imbalance == pytest.approx(imbalance, abs=even), policy
+
+
+def test_ids_that_name_their_whole_prefix_are_told_from_those_that_do_not() -> None:
+    """Taken for hashes by mistake, plain content ids would make a cache hit where text differs."""
+    chained = [((0, 4), (1, 4), (9, 2)), ((0, 4), (2, 4)), None]
+    assert chained_block(chained) == 4
+    assert chained_block([*chained, ((2, 4), (1, 4))]) is None
+    assert chained_block([((7, 3),)]) == 3
+    assert chained_block([None]) is None

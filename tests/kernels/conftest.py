@@ -68,6 +68,8 @@ def run_cases(python: Python) -> Callable[..., None]:
         options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", marks)
         done = python("-m", "pytest", *options, HERE / name, **environment)
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-        assert re.search(r"\d+ passed", done.stdout) and " skipped in" not in done.stdout
+        assert re.search(r"\d+ passed", done.stdout)
+        # A GPU may lack FP8 hardware; the interpreter has no excuse.
+        assert mode == "gpu" or "skipped in" not in done.stdout
 
     return run

@@ -1,4 +1,4 @@
-"""The first cell and the environment: on Colab only minilab may change, elsewhere nothing."""
+"""The first cell and the environment: on a host only minilab may change, elsewhere nothing."""
 
 from __future__ import annotations
 
@@ -44,22 +44,34 @@ def add(machine: Path, package: str, source: str = "") -> None:
     (folder / "__init__.py").write_text(source)
 
 
+HOSTS = ("colab", "kaggle")
+
+
+def place(machine: Path, host: str) -> dict[str, str]:
+    """Make the machine look like that host; the variables that go with it."""
+    if host == "kaggle":
+        return {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}
+    add(machine, "google.colab")
+    return {}
+
+
 def run_cell(machine: Path, stamp: Stamp, **environment: str) -> tuple[Any, list[list[str]]]:
     """Run the cell as Python would; returns the process and the calls that pip saw."""
     log = machine / "pip.log"
     paths = os.pathsep.join([str(machine), str(ROOT / "src")])
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("KAGGLE")}
     found = subprocess.run(
         [sys.executable, "-c", first_cell(stamp)],
         capture_output=True,
         text=True,
         cwd=machine,
-        env={**os.environ, "PYTHONPATH": paths, "PIP_LOG": str(log), **environment},
+        env={**clean, "PYTHONPATH": paths, "PIP_LOG": str(log), **environment},
     )
     calls = log.read_text().splitlines() if log.exists() else []
     return found, [json.loads(call) for call in calls]
 
 
-def test_off_colab_the_cell_installs_nothing_and_prints_the_environment(machine: Path) -> None:
+def test_elsewhere_the_cell_installs_nothing_and_prints_the_environment(machine: Path) -> None:
     found, calls = run_cell(machine, Stamp())
     assert found.returncode == 0, found.stderr
     assert calls == []
@@ -67,11 +79,11 @@ def test_off_colab_the_cell_installs_nothing_and_prints_the_environment(machine:
         assert said in found.stdout
 
 
-def test_on_colab_it_installs_minilab_alone_from_the_tag_and_shows_what_pip_says(
-    machine: Path,
+@pytest.mark.parametrize("host", HOSTS)
+def test_on_a_host_it_installs_minilab_alone_from_the_tag_and_shows_what_pip_says(
+    machine: Path, host: str
 ) -> None:
-    add(machine, "google.colab")
-    found, calls = run_cell(machine, STAMPED)
+    found, calls = run_cell(machine, STAMPED, **place(machine, host))
     assert found.returncode == 0, found.stderr
     assert calls == [
         ["install", "--no-deps", "--progress-bar=off",
@@ -81,18 +93,21 @@ def test_on_colab_it_installs_minilab_alone_from_the_tag_and_shows_what_pip_says
     assert found.stdout.index("pip says") < found.stdout.index("versions:")
 
 
-def test_on_colab_an_unstamped_copy_refuses_in_one_line_before_pip(machine: Path) -> None:
-    add(machine, "google.colab")
-    found, calls = run_cell(machine, Stamp())
+@pytest.mark.parametrize("host", HOSTS)
+def test_on_a_host_an_unstamped_copy_refuses_in_one_line_before_pip(
+    machine: Path, host: str
+) -> None:
+    found, calls = run_cell(machine, Stamp(), **place(machine, host))
     assert (found.returncode, calls) == (1, [])
     assert found.stderr.count("\n") == 1 and "make stamp" in found.stderr
 
 
-def test_on_colab_a_failed_install_stops_the_cell_in_one_line(machine: Path) -> None:
-    add(machine, "google.colab")
-    found, _ = run_cell(machine, STAMPED, PIP_EXIT="1")
+@pytest.mark.parametrize("host", HOSTS)
+def test_on_a_host_a_failed_install_stops_the_cell_in_one_line(machine: Path, host: str) -> None:
+    found, _ = run_cell(machine, STAMPED, PIP_EXIT="1", **place(machine, host))
     assert found.returncode == 1
-    assert "was not installed" in found.stderr and "Traceback" not in found.stderr
+    assert "was not installed" in found.stderr and "Internet" in found.stderr
+    assert found.stderr.count("\n") == 1 and "Traceback" not in found.stderr
     assert "and a warning" in found.stdout
 
 

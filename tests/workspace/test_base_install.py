@@ -7,54 +7,32 @@ linked from the environment that runs the tests: no network, and no torch to fal
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
-from importlib.metadata import distribution
-from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+from bare_venv import bare_environment, make_bare
 
-BASE = ("numpy", "matplotlib", "ipywidgets")
 NEEDS_TORCH = ("engine", "kernels", "serve")
 ABSENT = ("torch", "triton", "pandas", "pyarrow", "pooch", "joblib", "tqdm")
-
-
-def closure(names: tuple[str, ...]) -> set[str]:
-    """The packages that pip would install for ``names``."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found.add(name)
-        needs = [Requirement(line) for line in distribution(name).requires or ()]
-        waiting += [n.name for n in needs if n.marker is None or n.marker.evaluate({"extra": ""})]
-    return found
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory, root):
     """Python of an environment that holds the base install and nothing else."""
-    folder = tmp_path_factory.mktemp("bare") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    site = next(folder.glob("lib/python*/site-packages"))
-    for name in closure(BASE):
-        package = distribution(name)
-        for top in {file.parts[0] for file in package.files or () if file.parts[0] != ".."}:
-            if top != "__pycache__" and not (site / top).exists():
-                (site / top).symlink_to(Path(package.locate_file(top)))
+    python, site = make_bare(tmp_path_factory.mktemp("bare") / "venv")
     (site / "minilab.pth").write_text(f"{root / 'src'}\n")
-    return folder / "bin" / "python"
+    return python
 
 
 def call(python, *arguments, cwd):
     """Run the bare Python, with neither the reader's environment nor a data folder in sight."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MINILAB"))}
     return subprocess.run(
-        [python, *arguments], cwd=cwd, env=clean, capture_output=True, text=True, check=False
+        [python, *arguments],
+        cwd=cwd,
+        env=bare_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

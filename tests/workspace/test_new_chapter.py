@@ -10,22 +10,8 @@ import pytest
 import yaml
 
 import new_chapter
+from chapter_parts import PARTS
 
-PARTS = [
-    "What you will be able to decide",
-    "Before you start",
-    "Three questions",
-    "Arithmetic by hand",
-    "The mechanism",
-    "The code",
-    "The experiment",
-    "Regime map",
-    "Evidence ledger",
-    "What it is called in production",
-    "As an interviewer would ask",
-    "Self-check",
-    "Further reading",
-]
 TOC = """\
 # reading order
 format: jb-book
@@ -65,11 +51,21 @@ def test_page_has_every_part_in_order(course):
     """A chapter without a regime map or a ledger is one that claims and doesn't show."""
     path = new_chapter.create(course, "kv-tiers")
     text = (course / path).read_text()
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == PARTS
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [part.name for part in PARTS]
     assert re.findall(r"^# (.+)$", text, re.MULTILINE) == ["Kv tiers"]
     head = yaml.safe_load(text.split("---")[1])
     assert head["myst"]["html_meta"]["description"].startswith("Kv tiers")
     assert "$" not in text
+
+
+def test_a_template_that_lacks_a_part_is_refused(course, monkeypatch):
+    """Template and list are two files; a part added to one alone would be missed by every page."""
+    short = new_chapter.TEMPLATE.read_text().replace("## Evidence ledger", "## Ledger")
+    (course / "short.template").write_text(short)
+    monkeypatch.setattr(new_chapter, "TEMPLATE", course / "short.template")
+    with pytest.raises(ValueError, match="'Evidence ledger' is missing"):
+        new_chapter.create(course, "kv-tiers")
+    assert not (course / "book" / "kv-tiers.md").exists()
 
 
 def test_page_stands_last_among_the_chapters(course):

@@ -42,10 +42,14 @@ class SegmentHasher:
     of 300,000 blocks collide with a chance of about 2e-9). Text from strangers needs
     ``TokenHasher``: a server whose hash can be steered serves one tenant's KV to another
     (CVE-2025-25183 in vLLM).
+
+    ``chained``: block size at which the ids of the trace name all text before a block as well. At
+    that size they are hashes already, and hashing them again would only cost time.
     """
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, chained: int | None = None) -> None:
         self.block_size = block_size
+        self._chained = chained == block_size
 
     def extend(self, request: RequestState, num_tokens: int) -> None:
         """See ``BlockHasher``; generated text is ``output_content``, or the request's own."""
@@ -54,6 +58,13 @@ class SegmentHasher:
         if missing <= 0:
             return
         spec: Any = request.request
+        if self._chained and spec.prompt and spec.cache_salt is None and spec.adapter is None:
+            end = min(num_tokens, request.num_prompt_tokens) // size
+            if end > len(hashes):
+                hashes += [content for content, _ in spec.prompt[len(hashes) : end]]
+            missing = num_tokens // size - len(hashes)
+            if not missing:
+                return
         parent = hashes[-1] if hashes else root_hash(spec.cache_salt, spec.adapter)
         # A negative id is text that only this request has: no trace's content id is negative.
         own = -2 * request.id - 1

@@ -59,7 +59,16 @@ class PrefixIndex:
 
     def release(self, request: RequestState) -> None:
         """Give the blocks of ``request`` back; what is published stays findable."""
-        keys = request.block_hashes[: request.num_published]
+        self._give_back(request, request.block_hashes[: request.num_published])
+
+    def finish(self, request: RequestState) -> None:
+        """``release`` for good: the request's own list of hashes goes to the pool, uncopied."""
+        keys = request.block_hashes
+        request.block_hashes = []
+        del keys[request.num_published :]
+        self._give_back(request, keys)
+
+    def _give_back(self, request: RequestState, keys: list[int]) -> None:
         self.pool.release(request.block_table, keys, request.has_copies)
         request.block_table = []
         request.num_computed_tokens = request.num_published = 0

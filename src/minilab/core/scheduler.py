@@ -249,5 +249,5 @@ class Scheduler:
             request.status = HELD
             self.remote.hold(request)
         else:
-            self.index.release(request)
+            self.index.finish(request)
             request.status = FINISHED

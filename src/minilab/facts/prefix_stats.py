@@ -175,3 +175,24 @@ def _rates(prompts: list[Prompt], run: list[int]) -> Hits:
     own = before[starts + counts] - before[starts]
     block, token = hit.sum() / counts.sum(), tokens.sum() / own.sum()
     return Hits(float(block), float(token), float((tokens / own).mean()))
+
+
+def chained_block(prompts: Iterable[Prompt | None]) -> int | None:
+    """The block size at which each content id names all text before it too, or None.
+
+    True of the Mooncake traces: one id never follows two different ones. Such ids can serve as
+    block hashes as they are.
+    """
+    size: int | None = None
+    before: dict[int, int] = {}
+    for prompt in prompts:
+        previous = -1
+        for content, length in prompt or ():
+            if size is None:
+                size = length
+            if length != size:
+                break  # a partial last block is nobody's prefix
+            if before.setdefault(content, previous) != previous:
+                return None
+            previous = content
+    return size

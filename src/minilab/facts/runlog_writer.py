@@ -34,7 +34,7 @@ _LARGEST = (1 << 63) - 1
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one request; ``last`` is the time of its latest event, ``event`` its name."""
+    """What is known of one request; ``last`` and ``event``: its latest event, time and name."""
 
     arrival: float
     prompt_tokens: int

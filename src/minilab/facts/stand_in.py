@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minilab.facts.arrivals import whole
-from minilab.facts.prefix_stats import block_prompts
+from minilab.facts.prefix_stats import block_prompts, chained_block
 from minilab.facts.trace_fetch import entry
 from minilab.facts.workload import Workload, from_columns
 
@@ -63,7 +63,8 @@ def generate(name: str, seed: int = 0) -> Workload:
         "origin": f"made up (seed {seed}) from the published statistics of {trace['url']}",
         "sha256": None,
     }
-    return Workload(from_columns(arrival, prompt.tolist(), output, texts), None, seed, source)
+    requests = from_columns(arrival, prompt.tolist(), output, texts)
+    return Workload(requests, None, seed, source, chained_block(texts or ()))
 
 
 class _Bits:

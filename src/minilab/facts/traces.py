@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from minilab.facts import trace_fetch
 from minilab.facts.arrivals import MAX_TOKENS, lognormal, whole
 from minilab.facts.errors import InputError
-from minilab.facts.prefix_stats import block_prompts, lru_hits
+from minilab.facts.prefix_stats import block_prompts, chained_block, lru_hits
 from minilab.facts.request import Request
 from minilab.facts.trace_fetch import SYNTHETIC, blame, decode, read_bytes
 from minilab.facts.workload import Workload, from_columns, synthetic
@@ -112,7 +112,8 @@ def _workload(
         raise InputError(f"{path}: format {format!r}; unknown; use {' or '.join(READERS)}")
     with _gc_paused():
         requests = READERS[format](path, text, None if limit is None else whole("limit", limit))
-    return Workload(requests, source=source)
+    chained = chained_block(r.prompt for r in requests) if format == "mooncake-jsonl" else None
+    return Workload(requests, source=source, chained=chained)
 
 
 @contextlib.contextmanager

@@ -35,13 +35,15 @@ class Workload:
 
     ``concurrency`` closes the loop: at most that many requests are outstanding, and a request is
     released at max(its arrival, the time a slot opens). ``source`` has name, kind ("real",
-    "stand-in" or "synthetic"), origin and sha256 (of the file; None without one).
+    "stand-in" or "synthetic"), origin and sha256 (of the file; None without one). ``chained``:
+    block size (tokens) of a trace whose content ids name all text before a block as well.
     """
 
     requests: list[Request]
     concurrency: int | None = None
     seed: int | None = None
     source: dict[str, Any] = field(default_factory=lambda: _source("custom"))
+    chained: int | None = None
 
     def limit(self, n: int | None) -> Workload:
         """The first n requests; all of them for None."""

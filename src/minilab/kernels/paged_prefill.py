@@ -94,7 +94,7 @@ def _paged_prefill_kernel(
 
         if v_scale is not None:
             mixed *= tl.load(v_scale + kv_head * V_STEP)
-        mixed /= total[:, None]
+        mixed /= tl.where(total > 0, total, 1.0)[:, None]
         at = out + token * (KV_HEADS * GROUP * HEAD) + within
         tl.store(at, mixed.to(out.dtype.element_ty), mask=real)
 

@@ -20,7 +20,6 @@ from minilab.kernels.device import choose_backend, tl, triton
 from minilab.kernels.spec import ARCHS, Config, Spec, config_for
 
 
-
 @triton.jit
 def _race(p_row, q_row, noise, draft, vocab, MODE: tl.constexpr, BLOCK_V: tl.constexpr):
     """Index and value of the row's largest score, the lowest index among equals.

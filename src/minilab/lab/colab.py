@@ -1,8 +1,8 @@
-"""The environment of a notebook: the cell that makes one on Colab, and what it then says.
+"""The environment of a notebook: the cell that makes one on Colab or Kaggle, and what it then says.
 
-The cell installs minilab alone (``--no-deps``), from a tag, and only on Colab, so that Colab's own
-torch, triton and numpy stay as they are; its output is shown. The repository's address comes from
-``repo.toml`` and nowhere else.
+The cell installs minilab alone (``--no-deps``), from a tag, and only on those two hosts, so that
+their own torch, triton and numpy stay as they are; its output is shown. The repository's address
+comes from ``repo.toml`` and nowhere else.
 """
 
 from __future__ import annotations
@@ -24,13 +24,20 @@ from minilab.lab.progress import session
 UNSTAMPED = "OWNER/"
 SHOWN_PACKAGES = ("minilab", "numpy", "matplotlib", "torch", "triton")
 _CELL = """\
-# Only on Colab: install minilab from its tag and nothing else (Colab's torch and numpy stay).
+# Only on Colab and Kaggle: install minilab from its tag and nothing else (their torch, triton and
+# numpy stay as they are). Anywhere else this changes nothing.
+import os
+
 REPO, TAG = "{repo}", "{tag}"
+hosted = "KAGGLE_KERNEL_RUN_TYPE" in os.environ
 try:
     import google.colab  # noqa: F401
+
+    hosted = True
 except ImportError:
     pass
-else:
+if hosted:
+    import importlib
     import subprocess
     import sys
 
@@ -42,7 +49,9 @@ else:
         for line in run.stdout:
             print(line, end="")
     if run.returncode:
-        raise SystemExit(f"minilab {{TAG}} was not installed: the lines above say why")
+        why = "the lines above say why; on Kaggle, is Internet on in the notebook's settings?"
+        raise SystemExit(f"minilab {{TAG}} was not installed: {{why}}")
+    importlib.invalidate_caches()
 
 from minilab import lab
 

@@ -11,8 +11,10 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
+from minilab.core.block_hash import SegmentHasher
 from minilab.core.config import POLICIES, SchedulerConfig
 from minilab.core.instance import Instance
 from minilab.core.router import ROUTERS, make_router
@@ -177,13 +179,20 @@ class Experiment:
 
     def build(
         self,
-        scheduler: Callable[[SchedulerConfig], Any] = Scheduler,
+        scheduler: Callable[[SchedulerConfig], Any] | None = None,
         *,
         skip: bool = True,
         concurrency: int | None = None,
+        chained: int | None = None,
     ) -> Cluster:
-        """The cluster, with a scheduler of your own if you like."""
+        """The cluster, with a ``scheduler`` of your own if you like.
+
+        ``concurrency`` and ``chained`` are those of the workload.
+        """
         self.check()
+        if scheduler is None:
+            hasher = SegmentHasher(self.block_size, chained)
+            scheduler = partial(Scheduler, hasher=hasher)
         config, cost = self.scheduler_config(), self.cost_model()
         ticks = TickCost(cost.linear())
         return Cluster(
@@ -215,7 +224,7 @@ class Experiment:
         check_time(max(request.arrival for request in work.requests))
         with no_garbage_collection():
             begin = time.process_time()
-            cluster = self.build(concurrency=work.concurrency, **build)
+            cluster = self.build(concurrency=work.concurrency, chained=work.chained, **build)
             cluster.run(work.requests)
             spent = time.process_time() - begin
         check_time(to_seconds(cluster.now))
