@@ -35,13 +35,16 @@ LOADS = {
     ("use", "href"),
 }
 LINK_LOADS = {"stylesheet", "icon", "shortcut icon", "preload", "modulepreload", "manifest"}
+_UNSTAMPED = re.compile(r"\bOWNER\b")
+"""The placeholder of a repository's owner: such a link leads to nobody's repository."""
+
 _CSS_URL = re.compile(r"url\(\s*['\"]?([^'\")]+)['\"]?\s*\)|@import\s+['\"]([^'\"]+)['\"]")
 _CSS_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One defect. kind: dead-link, dead-asset, dead-anchor, foreign-request, no-alt, ..."""
+    """One defect. kind: dead-link, dead-asset, dead-anchor, unstamped-link, no-alt, ..."""
 
     page: str
     kind: str
@@ -103,8 +106,8 @@ class _Reader(HTMLParser):
         if tag == "img" and means_nothing(given.get("alt"), given.get("src", "")):
             src, alt = given.get("src", "")[:80], given.get("alt")
             self.page.no_alt.append(f"<img src={src!r} alt={alt!r}>")
-        if tag == "svg" and given.get("role") == "img" and not given.get("aria-label"):
-            self.page.no_alt.append("<svg role=img> without aria-label")
+        if tag == "svg" and not given.get("aria-label"):
+            self.page.no_alt.append("<svg> without aria-label, and not aria-hidden")
 
     def handle_data(self, data: str) -> None:
         if self._style:
@@ -169,10 +172,12 @@ class Site:
         return target
 
     def link_findings(self, name: str) -> list[Finding]:
-        """Links into the site whose page or anchor does not exist."""
+        """Links into the site whose page or anchor does not exist, and links to nobody."""
         found = []
         for url in self.pages[name].links:
             parts = urlsplit(url)
+            if _UNSTAMPED.search(url):
+                found.append(Finding(name, "unstamped-link", url))
             if is_foreign(url) or parts.scheme in ("mailto", "javascript", "data", "tel"):
                 continue
             target = self.resolve(name, url)

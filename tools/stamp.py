@@ -112,12 +112,13 @@ def replacer(old: Address, new: Address) -> Callable[[str], str]:
     """A function that moves a text from the old address to the new one.
 
     A bare tag is left alone ("mini-vLLM v0.6.0" is prose): it counts after the repository's name
-    (also as the next string: ``REPO, TAG = "...", "..."``), as the site's branch and in repo.toml.
+    (also as the next string: ``REPO, TAG = "...", "..."``, and in raw.githubusercontent.com's
+    form, where nothing stands between the two), as the site's branch and in repo.toml.
     """
     repo = re.compile(rf"(?<![\w.-]){re.escape(old.repo)}(?![\w-])")
     pages = re.compile(rf"{re.escape(old.pages)}(?![\w.-])")
     owner_of_tag = (
-        rf"{re.escape(new.repo)}(?:\.git)?(?:@|/blob/|/tree/|/archive/refs/tags/|\\?\", \\?\")"
+        rf"{re.escape(new.repo)}(?:\.git)?(?:@|/blob/|/tree/|/archive/refs/tags/|/|\\?\", \\?\")"
         r"|^[ ]*branch:[ ]|^tag[ ]=[ ]\""
     )
     tag = re.compile(rf"({owner_of_tag}){re.escape(old.tag)}(?![\w-]|\.\w)", re.MULTILINE)

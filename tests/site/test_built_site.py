@@ -124,6 +124,7 @@ def test_an_unstamped_copy_publishes_no_address(built: Built) -> None:
     for page in ("labs/99_sample.html", "book/index.html", "sitemap.xml"):
         text = read(built, page)
         assert "colab.research" not in text
+        assert "kaggle.com" not in text
         assert "OWNER" not in text
         assert "og:url" not in text
 
@@ -190,6 +191,10 @@ def test_a_stamped_copy_links_to_its_own_notebook_and_address(small: Callable[..
     lab = (html / "labs" / "99_sample.html").read_text(encoding="utf-8")
     path = r"/github/ada/frontier-serving-lab/blob/v[\d.]+/labs/99_sample\.ipynb"
     assert re.search("https://colab.research.google.com" + path, lab)
+    raw = r"https://raw\.githubusercontent\.com/ada/frontier-serving-lab/v[\d.]+/labs/99_sample"
+    assert re.search(rf'href="https://kaggle\.com/kernels/welcome\?src={raw}\.ipynb"', lab)
+    assert re.search(rf'<p class="lab-badges"><a href="https://colab[^"]+{path}"><img ', lab)
+    assert "lab-badges" not in (html / "book" / "index.html").read_text(encoding="utf-8")
     base = "https://ada.github.io/frontier-serving-lab/"
     assert f"<loc>{base}labs/99_sample.html</loc>" in (html / "sitemap.xml").read_text()
     assert f'content="{base}labs/99_sample.html"' in lab, "no og:url"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,12 @@ import pytest
 
 from build_facts import hardware, notebook_facts, versions
 from course_map import card
+from lab_badges import badges
 from site_fix import FIXES, apply_fixes, is_stamped
 from site_root import rebase, write_not_found
 from svg_figure import inline_svg
+
+ASSETS = Path(__file__).parents[2] / "book" / "assets"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +116,21 @@ def test_a_card_is_linked_only_to_a_page_that_exists() -> None:
 )
 def test_only_a_real_address_is_published(address: str, stamped: bool) -> None:
     assert is_stamped(address) == stamped
+
+
+def test_badges_open_that_very_lab_at_the_tag_and_nobody_s_never() -> None:
+    html = badges("labs/01_a", "https://github.com/ada/course", "v1.2.3")
+    assert re.findall(r'href="([^"]+)"', html) == [
+        "https://colab.research.google.com/github/ada/course/blob/v1.2.3/labs/01_a.ipynb",
+        "https://kaggle.com/kernels/welcome?src="
+        "https://raw.githubusercontent.com/ada/course/v1.2.3/labs/01_a.ipynb",
+    ]
+    pictures = re.findall(r'src="\.\./_static/([^"]+)"', html)
+    assert len(pictures) == 2 == html.count('alt="Open this lab in ')
+    assert all((ASSETS / name).exists() for name in pictures), "a picture that is not ours"
+    assert badges("solutions/01_a", "https://github.com/ada/course", "v1.2.3") == ""
+    assert badges("labs/01_a", "https://github.com/OWNER/course", "v1.2.3") == ""
+    assert badges("labs/01_a", "", "") == ""
 
 
 def fake_app(folder: Path) -> Any:

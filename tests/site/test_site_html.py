@@ -60,6 +60,10 @@ def test_a_sound_site_has_no_findings(tmp_path: Path, base: str) -> None:
         ("no-alt", '<img src="_static/p.png" alt="">'),
         ("no-alt", '<img src="_static/p.png" alt="../_images/3f2a.png">'),
         ("no-alt", '<svg role="img"><path d="M0 0"/></svg>'),
+        ("no-alt", '<svg><path d="M0 0"/></svg>'),
+        ("unstamped-link", '<a href="https://colab.research.google.com/github/OWNER/x">x</a>'),
+        ("unstamped-link", '<a href="https://kaggle.com/welcome?src=https://e.org/OWNER/x">x</a>'),
+        ("unstamped-link", '<a href="https://OWNER.github.io/x">x</a>'),
     ],
 )
 def test_a_planted_fault_is_found(tmp_path: Path, kind: str, planted: str) -> None:

@@ -20,6 +20,8 @@ NOTEBOOK = (
 )
 README = (
     "[lab](https://colab.research.google.com/github/OLD_REPO/blob/OLD_TAG/labs/01_a.ipynb)\n"
+    "[lab](https://kaggle.com/kernels/welcome?src=https://raw.githubusercontent.com/OLD_REPO/OLD_TAG"
+    "/labs/01_a.ipynb)\n"
     "[site](OLD_PAGES/book/index.html) of mini-vLLM OLD_TAG, not of OLD_REPO-fork or x-OLD_REPO\n"
 )
 
@@ -58,7 +60,8 @@ def test_tree_agrees_with_repo_toml(texts, root):
     for path in ("README.md", "CITATION.cff", "pyproject.toml", "_config.yml"):
         assert f"github.com/{address.repo}" in texts[path], path
         assert address.pages in texts[path], path
-    ours = re.compile(rf"(?:github\.com|/github)/([\w.-]+/{re.escape(name)})(?:@([\w.]+))?")
+    host = r"(?:github\.com|/github|raw\.githubusercontent\.com)"
+    ours = re.compile(rf"{host}/([\w.-]+/{re.escape(name)})(?:(?:@|/blob/|/)(v[\w.]+))?")
     for path, text in texts.items():
         if path.startswith(MAY_SHOW_ADDRESSES):
             continue
@@ -75,6 +78,18 @@ def test_address_stands_only_where_the_stamp_reaches(texts, root):
     assert not {path for path in named - reached if not path.startswith(MAY_SHOW_ADDRESSES)}
 
 
+def test_readme_has_both_badges_of_one_lab(texts, root):
+    """The raw address that Kaggle reads has another form than Colab's, and is as easily left old."""
+    address = stamp.read_address(root)
+    repo, tag = address.repo, address.tag
+    readme = texts["README.md"]
+    colab = re.findall(rf"colab\.research\.google\.com/github/{repo}/blob/{tag}/(\S+)\)", readme)
+    raw = rf"raw\.githubusercontent\.com/{repo}/{tag}/(\S+)\)"
+    kaggle = re.findall(rf"kaggle\.com/kernels/welcome\?src=https://{raw}", readme)
+    assert colab == kaggle != []
+    assert not [lab for lab in colab if not (root / lab).exists()]
+
+
 def test_every_place_moves(tree):
     """The old address is gone, the new one is in each place, prose that looks like it stays."""
     old = stamp.read_address(tree)
@@ -84,8 +99,8 @@ def test_every_place_moves(tree):
     assert changed[-1] == "repo.toml"
     assert (tree / "labs/99_sample.ipynb").read_text() == filled(NOTEBOOK, NEW)
     lines = (tree / "book/sample.md").read_text().splitlines()
-    assert lines[0] == filled(README, NEW).splitlines()[0]
-    assert lines[1] == (
+    assert lines[:2] == filled(README, NEW).splitlines()[:2]
+    assert lines[2] == (
         f"[site]({NEW.pages}/book/index.html) of mini-vLLM {old.tag},"
         f" not of {old.repo}-fork or x-{old.repo}"
     )

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import repeat
 
 
 class BlockPool:
@@ -126,12 +125,13 @@ class BlockPool:
         step, and the second copy then stays private to its request. Returns False in that case.
         """
         held = list(map(self.cached.setdefault, keys, blocks))
-        if held == blocks:
-            self.users.update(zip(keys, repeat(1)))
-            return True
-        mine = (key for key, block, there in zip(keys, blocks, held, strict=True) if block == there)
-        self.users.update(zip(mine, repeat(1)))
-        return False
+        accepted = held == blocks
+        if not accepted:
+            keys = [k for k, mine, there in zip(keys, blocks, held, strict=True) if mine == there]
+        users = self.users
+        for key in keys:
+            users[key] = 1
+        return accepted
 
     def acquire(self, keys: Sequence[int]) -> list[int]:
         """Add a user to published blocks; returns their ids."""

@@ -125,11 +125,14 @@ class Instance:
         if not plan.num_decodes and not plan.prefills:
             self.until = -1
             return plan
-        self.first, self.slope, valid = self.cost.run(plan)
-        steps = scheduler.repeats(plan) if self.skip else 1
-        self.steps = steps = min(steps, valid)
-        self.start = now
-        self.until = now + steps * self.first + self.slope * (steps * (steps - 1) // 2)
+        first, slope, valid = self.cost.run(plan)
+        self.start, self.first, self.slope = now, first, slope
+        if plan.prefills or not self.skip:
+            self.steps = 1
+            self.until = now + first
+        else:
+            self.steps = steps = min(scheduler.repeats(plan), valid)
+            self.until = now + steps * first + slope * (steps * (steps - 1) // 2)
         return plan
 
     def end_of(self, steps: int) -> int:

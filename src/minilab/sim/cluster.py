@@ -122,7 +122,11 @@ class Cluster:
             if chained and result.finished:
                 for state in result.finished:
                     self._ended(state)
-            self._begin(index)
+            plan = instance.begin(now)
+            if plan.admitted or plan.preempted:
+                recorder.planned(index, plan, now)
+            if instance.until >= 0:
+                heappush(ends, (instance.until, index))
         return recorder
 
     def _begin(self, index: int) -> None:

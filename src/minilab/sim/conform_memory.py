@@ -48,7 +48,7 @@ class Memory:
         names = self._texts.setdefault(request.id, [])
         spec: Request = request.request  # type: ignore[assignment]
         while len(names) <= position:
-            parent = names[-1] if names else self._intern(0, (spec.cache_salt, -1))
+            parent = names[-1] if names else self._intern(0, ((spec.cache_salt, spec.adapter), -1))
             names.append(self._intern(parent, _token(spec, len(names))))
         return names[position]
 

@@ -131,7 +131,7 @@ def streams() -> Iterator[World]:
 
 
 def shrink(world: World, fails: Callable[[World], bool], tries: int = 300) -> World:
-    """A smaller world in which ``fails`` still holds: requests dropped, then aborts, then tokens."""
+    """A smaller world in which ``fails`` still holds: requests dropped, aborts, then tokens."""
     budget = [tries]
 
     def still(candidate: World) -> bool:
