@@ -33,7 +33,7 @@ _DATA = re.compile(r"^data: (.+)$", re.MULTILINE)
 """A notebook says which data it used by printing a line that begins so."""
 _UNDECIDED = ("no data folder", "a local data folder")
 """How such a line begins as long as no trace has been loaded; a later line says more."""
-_MADE = re.compile(r"^(?:versions|made with|made on): (.+)$", re.MULTILINE)
+_MADE = re.compile(r"^(?:versions: |made with: |made on: |(?=GPU: ))(.+)$", re.MULTILINE)
 
 
 def versions() -> list[tuple[str, str]]:
@@ -84,7 +84,10 @@ def hardware() -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class NotebookFacts:
-    """cells: code cells with an output; data, made: what the notebook says of itself, or ""."""
+    """cells: code cells with an output; data, made: what the notebook says of itself, or "".
+
+    made: the day (its metadata), versions and GPU (what its first cell printed).
+    """
 
     cells: int
     data: str
@@ -97,12 +100,12 @@ def _output_text(output: dict[str, Any]) -> str:
 
 
 def notebook_facts(notebook: dict[str, Any]) -> NotebookFacts:
-    """Read a notebook (nbformat 4, as JSON): its metadata "minilab" first, else what it printed."""
+    """Read a notebook (nbformat 4, as JSON): its metadata "minilab", and what it printed."""
     outputs = [cell["outputs"] for cell in notebook["cells"] if cell.get("outputs")]
     text = "\n".join(_output_text(one) for cell in outputs for one in cell)
     said = notebook.get("metadata", {}).get("minilab", {})
     data = said.get("data") or "; ".join(_named_data(text))
-    made = said.get("made") or "; ".join(dict.fromkeys(_MADE.findall(text)))
+    made = "; ".join(dict.fromkeys(filter(None, [said.get("made"), *_MADE.findall(text)])))
     return NotebookFacts(len(outputs), data if isinstance(data, str) else json.dumps(data), made)
 
 

@@ -52,6 +52,21 @@ def test_trap_2_a_blocked_head_does_not_slip_in_when_its_cached_blocks_are_evict
     drive(s)
 
 
+def test_trap_3_an_arrival_on_a_step_boundary_falls_on_one_side() -> None:
+    """Steps of 0.1 s, arrivals at multiples of it: float sums would differ by their order."""
+    from worlds import World
+
+    requests = tuple(Request(i, 0.1 * (3 * i), 5, 12) for i in range(40))
+    world = World(requests, config(60), cost="constant")
+    times = [
+        [(s.scheduled_at, s.first_token_at) for s in world.run(skip=skip).states.values()]
+        for skip in (True, False)
+    ]
+    assert times[0] == times[1]
+    late = times[0][1][0] - to_ticks(0.3)  # three rounded steps against one rounded arrival
+    assert 0 <= late < 4, "an arrival at the very end of a step joins the next"
+
+
 def test_trap_4_the_finish_heap_holds_a_preempted_request_twice() -> None:
     """Preempted and resumed without a decode step between: the older entry must be dead."""
     s = scheduler(8)

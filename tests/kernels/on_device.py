@@ -41,6 +41,7 @@ def make_pages(
     seed: int = 0,
     guards: int = 3,
     together: bool = False,
+    device: torch.device | str = DEVICE,
 ) -> Pages:
     """Pages for sequences of ``lengths``; ``together`` lays a block's keys and values side by side.
 
@@ -70,12 +71,12 @@ def make_pages(
         caches = torch.where(codes == e4m3.NAN_CODE, 0x7E, codes).view(NATIVE)
     else:
         caches = caches.to(storage)
-    caches = caches.to(DEVICE)
+    caches = caches.to(device)
     keys, values = caches[:, 0], caches[:, 1]
     if not together:
         keys, values = keys.contiguous(), values.contiguous()
-    lens = torch.tensor(lengths, dtype=torch.int32, device=DEVICE)
-    return Pages(keys, values, tables.to(DEVICE), lens)
+    lens = torch.tensor(lengths, dtype=torch.int32, device=device)
+    return Pages(keys, values, tables.to(device), lens)
 
 
 def relative_error(got: torch.Tensor, wanted: torch.Tensor, rows: list[int]) -> float:

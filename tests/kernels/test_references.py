@@ -24,7 +24,7 @@ def contiguous(pages, seq: int, length: int, name: str) -> torch.Tensor:
 def test_prefill_twin_is_torch_attention(window):
     """Causal with an offset, grouped heads, window: written as a mask for torch."""
     q_lens, lengths = [20, 1, 5], [33, 17, 5]
-    pages = make_pages(lengths, kv_heads=2)
+    pages = make_pages(lengths, kv_heads=2, device="cpu")
     query = random_like((26, 6, 64), 1)
     starts = torch.tensor([0, 20, 21, 26], dtype=torch.int32)
     arrays = (pages.key_cache, pages.value_cache, pages.block_tables, pages.seq_lens)
@@ -45,7 +45,7 @@ def test_prefill_twin_is_torch_attention(window):
 def test_decode_twin_is_torch_attention():
     """One query token sees everything; length 0 gives zeros."""
     lengths = [33, 0, 1]
-    pages = make_pages(lengths, kv_heads=2)
+    pages = make_pages(lengths, kv_heads=2, device="cpu")
     query = random_like((3, 6, 64), 1)
     arrays = (pages.key_cache, pages.value_cache, pages.block_tables, pages.seq_lens)
     got = paged_decode.paged_decode_ref(query, *arrays, 0.2)
@@ -88,8 +88,8 @@ def test_written_pages_are_what_attention_reads(scale):
 
 def test_fp8_pages_lose_little():
     """A step in the wrong place (a scale applied twice, say) costs far more than e4m3's 3 bits."""
-    pages = make_pages([200, 31], kv_heads=2)
-    rounded = make_pages([200, 31], kv_heads=2, storage=torch.uint8)
+    pages = make_pages([200, 31], kv_heads=2, device="cpu")
+    rounded = make_pages([200, 31], kv_heads=2, storage=torch.uint8, device="cpu")
     query = random_like((2, 4, 64), 1)
     exact, lossy = (
         paged_decode.paged_decode_ref(

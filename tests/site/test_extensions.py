@@ -62,14 +62,15 @@ def notebook(*texts: str, **metadata: Any) -> dict[str, Any]:
 def test_a_notebook_s_own_words_on_data_and_versions_are_found() -> None:
     facts = notebook_facts(
         notebook(
-            "versions: Python 3.11.7 on Linux, numpy 2.4.6\ndata: no data folder: the stand-in\n",
+            "versions: Python 3.11.7 on Linux, numpy 2.4.6\nGPU: none\nruns where: CPU\n"
+            "data: no data folder: the stand-in\n",
             "metadata: not this\ndata: azure-conv-2023, stand-in\n",
             "data: azure-conv-2023, stand-in\n",
         )
     )
     assert facts.cells == 3
     assert facts.data == "azure-conv-2023, stand-in", "the general line says less"
-    assert facts.made == "Python 3.11.7 on Linux, numpy 2.4.6"
+    assert facts.made == "Python 3.11.7 on Linux, numpy 2.4.6; GPU: none"
 
 
 def test_a_notebook_that_says_nothing_gets_no_invented_answer() -> None:
@@ -80,8 +81,10 @@ def test_a_notebook_that_says_nothing_gets_no_invented_answer() -> None:
 
 
 def test_metadata_goes_before_printed_lines() -> None:
-    facts = notebook_facts(notebook("data: old\n", minilab={"data": "new", "made": "today"}))
-    assert (facts.data, facts.made) == ("new", "today")
+    """The day stands in the metadata alone; it must not hide the versions, which are printed."""
+    said = {"data": "new", "made": "2026-11-29"}
+    facts = notebook_facts(notebook("data: old\nversions: numpy 2\n", minilab=said))
+    assert (facts.data, facts.made) == ("new", "2026-11-29; numpy 2")
 
 
 def test_a_package_that_is_not_there_is_listed_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

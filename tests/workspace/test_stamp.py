@@ -79,7 +79,7 @@ def test_address_stands_only_where_the_stamp_reaches(texts, root):
 
 
 def test_readme_has_both_badges_of_one_lab(texts, root):
-    """The raw address that Kaggle reads has another form than Colab's, and is as easily left old."""
+    """The address that Kaggle reads has another form than Colab's, and is as easily left old."""
     address = stamp.read_address(root)
     repo, tag = address.repo, address.tag
     readme = texts["README.md"]

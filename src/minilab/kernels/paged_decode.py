@@ -212,8 +212,9 @@ def cost(
     seq_lens: Sequence[int], num_heads: int, num_kv_heads: int, head_size: int, **options: Any
 ) -> tuple[int, int]:
     """(bytes, FLOPs) no kernel can do without: ``attention_cost`` of one query token each."""
-    q_lens = [min(length, 1) for length in seq_lens]
-    return attention_cost(q_lens, seq_lens, num_heads, num_kv_heads, head_size, **options)
+    return attention_cost(
+        [1] * len(seq_lens), seq_lens, num_heads, num_kv_heads, head_size, **options
+    )
 
 
 # Without tensor cores (75: Triton emits none for it) four heads and sixteen tokens at a time.
@@ -244,6 +245,6 @@ AOT = (
     Spec(
         "paged_decode combine", _combine_kernel,
         {"out": "*fp16", "partial": "*fp32", "lse": "*fp32", "num_splits": "i32"},
-        {"HEAD": 128}, COMBINE, any_value=("num_splits",), fast=True,
+        {"HEAD": 128}, COMBINE, any_value=("num_splits",),
     ),
 )  # fmt: skip

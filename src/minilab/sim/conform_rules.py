@@ -1,6 +1,6 @@
 """The rules of conformance: what a scheduler must keep, each in a sentence, and how one is broken.
 
-They hold for any policy. Two more are promises that a class makes of itself, in ``claims``.
+They hold for any policy. The last two are promises that a class makes of itself, in ``claims``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ RULES: dict[str, str] = {
     "admission": "it refuses a request exactly if the pool could never hold it",
     "budget": "a step computes at most max_num_batched_tokens tokens",
     "slots": "at most max_num_seqs requests run",
-    "plan": "a plan adds up and says who came in and who lost its blocks",
-    "causality": "a step computes what is known and not computed yet, nothing else",
-    "blocks": "a block has one owner unless its text is shared, and free + used is the pool",
+    "plan": "a plan adds up, and names who came in and who lost its blocks",
+    "causality": "a step computes what is known and not computed yet, and nothing else",
+    "blocks": "a block has one owner unless its text is shared; free + used is the pool",
     "kv": "what a step reads is what was computed for that very text and salt",
     "tokens": "each request gets the tokens it asked for, and ends then",
-    "returned": "who has ended holds no blocks",
-    "progress": "while somebody waits or runs, a step is planned, and it all ends",
+    "returned": "who waits or has ended holds no blocks",
+    "progress": "while somebody waits or runs a step is planned, and it all ends",
     "starvation": "nobody is overtaken by more than 50 requests that came later",
     "repeats": "a plan that is said to repeat gives the same run as step by step",
     "fcfs": "claimed: requests are admitted in the order in which they came",
@@ -31,14 +31,11 @@ MOST_OVERTAKEN = 50
 
 
 class Broken(Exception):
-    """A rule is broken: which, what was seen, and what is likely wrong (empty rather than guessed).
+    """A rule is broken: which, what was seen, and what is likely wrong (empty, never guessed)."""
 
-    ``step``: the step under way, from 1; 0 before the first.
-    """
-
-    def __init__(self, rule: str, what: str, likely: str = "", step: int = 0) -> None:
+    def __init__(self, rule: str, what: str, likely: str = "") -> None:
         super().__init__(what)
-        self.rule, self.what, self.likely, self.step = rule, what, likely, step
+        self.rule, self.what, self.likely = rule, what, likely
 
 
 class Stuck(BaseException):
@@ -51,7 +48,7 @@ def broken(rule: str, what: str, likely: str = "") -> NoReturn:
 
 
 def ids(requests: Iterable[object]) -> str:
-    """1, 2 and 5; or none."""
+    """ "1, 2 and 5", or "none"; of requests or of their ids."""
     found = [str(getattr(request, "id", request)) for request in requests]
     if len(found) < 2:
         return "".join(found) or "none"
