@@ -45,8 +45,8 @@ FIXES = (
         r'\s*<script src="[^"]*fontawesome[^"]*all\.min\.js[^"]*"></script>',
     ),
     _fix(
-        "fonts of icons that no page uses are fetched early, 140 KB",
-        r'\s*<link rel="preload"[^>]*fa-(?:brands|regular)-400\.woff2[^>]*>',
+        "fonts of icons are fetched early: 140 KB that no page uses, and an error on file://",
+        r'\s*<link rel="preload"[^>]*fa-(?:brands-400|regular-400|solid-900)\.woff2[^>]*>',
     ),
     _fix(
         "without JavaScript the theme has no colours for the mode it calls auto",

@@ -91,8 +91,8 @@ MALFORMED = [
     (CSV.encode() + b"\xff\xfe\x00", 5, "byte 0xff"),
     (CSV.encode() + b"PK\x00\x00", 5, "zero byte"),
     (CSV.encode("utf-16"), 1, "UTF-8"),
-    (gzip.compress(CSV.encode())[:-9], None, "damaged gzip"),
-    (gzip.compress(CSV.encode())[:20] + b"\0" * 40, None, "damaged gzip"),
+    (gzip.compress(CSV.encode(), mtime=0)[:-9], None, "damaged gzip"),
+    (gzip.compress(CSV.encode(), mtime=0)[:20] + b"\0" * 40, None, "damaged gzip"),
 ]
 
 

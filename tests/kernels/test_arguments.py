@@ -131,7 +131,7 @@ BAD: dict[Any, dict[str, dict[str, Any]]] = {
         "value is float16; it must be float32 like key": {"value": torch.randn(3, 2, 16).half()},
         "value has shape (2, 2, 16)": {"value": torch.randn(2, 2, 16)},
         "slot_mapping is int32; it must be int64": {"slot_mapping": ints(0, 1, 2)},
-        "slot_mapping goes from 0 to 24; it must be within -1 and num_blocks * block_size - 1 = 23": {
+        "goes from 0 to 24; it must be within -1 and num_blocks * block_size - 1 = 23": {
             "slot_mapping": torch.tensor([0, 24, 1])
         },
         "slot_mapping goes from -2 to 1": {"slot_mapping": torch.tensor([0, -2, 1])},

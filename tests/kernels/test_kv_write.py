@@ -10,12 +10,6 @@ def test_on_the_interpreter(run_cases):
     run_cases("cases_kv_write.py", "interpreter")
 
 
-@pytest.mark.slow
-def test_sweep_on_the_interpreter(run_cases):
-    """Random combinations."""
-    run_cases("cases_kv_write.py", "interpreter", "slow")
-
-
 @pytest.mark.gpu
 def test_on_a_gpu(run_cases):
     """The same cases, compiled."""

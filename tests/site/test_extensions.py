@@ -142,7 +142,8 @@ def fake_app(folder: Path) -> Any:
 
 PAGE = (
     '<html data-theme="auto"><script src="../_static/fontawesome/js/all.min.js?d=1"></script>'
-    '<link rel="preload" href="x/fa-brands-400.woff2" /><div role="list" class="citation-list">'
+    '<link rel="preload" href="x/fa-brands-400.woff2" />'
+    '<link rel="preload" href="x/fa-solid-900.woff2" /><div role="list" class="citation-list">'
 )
 
 

@@ -11,27 +11,25 @@ from typing import Any
 
 from minilab.core.config import SchedulerConfig
 from minilab.core.plan import StepOutcome, StepPlan, StepResult
-from minilab.core.request import ABORTED, FINISHED, REJECTED, RequestState
-from minilab.sim.conform_memory import Memory, Work, WrongSlot
+from minilab.core.request import ABORTED, FINISHED, REJECTED, RequestState, RequestStatus
+from minilab.sim.conform_memory import Memory, Work
 from minilab.sim.conform_plan import Entry, Ledger, check_plan
-from minilab.sim.conform_rules import MOST_OVERTAKEN, Broken, broken, ids
+from minilab.sim.conform_rules import MOST_OVERTAKEN, BrokenRule, broken, ids
 
 NEEDS = (
     *("add", "schedule", "update", "abort", "repeats"),
     *("num_running", "num_waiting", "accepts_now", "pool"),
 )
-_FOUND = {
-    "nothing": "a slot that nobody has written: was a block published, or counted as computed, "
-    "before its step was over?",
-    "other text": "the KV of another text: was the block given away while it was in use, or does "
-    "its hash leave out what comes before it?",
-    "another salt": "the KV of the same text under another salt: the salt belongs into the hash, "
-    "or one tenant reads the other's cache",
+_READS = {
+    "nothing": ("kv.nothing", "the step reads a slot that nobody has written"),
+    "other text": ("kv.other", "the step reads the KV of another text"),
+    "another salt": ("kv.salt", "the step reads the KV of the same text under another salt"),
+    "shared": ("blocks.shared", "the step writes into a block that another request holds as well"),
 }
 
 
 class Watched:
-    """A scheduler under watch; it behaves as the one inside, or raises Broken.
+    """A scheduler under watch; it behaves as the one inside, or raises BrokenRule.
 
     ``live``: entries of requests that have not ended, by id, in order of arrival. ``order``: ids as
     they were first admitted. ``steps``: planned so far. ``most_repeats``: promised at once.
@@ -42,8 +40,7 @@ class Watched:
     def __init__(self, inner: Any, config: SchedulerConfig, most_steps: int) -> None:
         for name in NEEDS:
             if not hasattr(inner, name):
-                broken("interface", f"it has no {name}",
-                       "core.instance.SchedulerLike lists what an instance needs")  # fmt: skip
+                broken("interface.lacks", f"it has no {name}")
         self.inner, self.config = inner, config
         self.live: Ledger = {}
         self.order: list[int] = []
@@ -66,29 +63,25 @@ class Watched:
         """See ``core.scheduler.Scheduler``."""
         kept = self._ask("add", request)
         if not isinstance(kept, bool):
-            broken("interface", f"add returned {kept!r}", "return True if it is queued, else False")
+            broken("interface.add", f"add returned {kept!r}")
+        pool = self.config.num_blocks
         blocks = -(-(request.num_prompt_tokens + request.max_tokens - 1) // self.config.block_size)
-        fits = blocks <= self.config.num_blocks
-        need = f"request {request.id} needs {blocks} blocks to its end"
-        if kept and not fits:
-            broken("admission", f"{need}, the pool has {self.config.num_blocks}; it was queued",
-                   "it can never end: refuse it, else it waits or runs out of blocks for ever")  # fmt: skip
-        if fits and not kept:
-            broken("admission", f"{need} of the pool's {self.config.num_blocks}; it was refused",
-                   "blocks in use come back; and the last token's KV is never written: prompt + "
-                   "output - 1")  # fmt: skip
+        need = f"request {request.id} needs {blocks} blocks to its end, the pool has {pool}"
+        if kept and blocks > pool:
+            broken("admission.kept", f"{need}; it was queued")
+        if blocks <= pool and not kept:
+            broken("admission.refused", f"{need}; it was refused")
         if kept:
             self.live[request.id] = Entry(request)
         else:
-            _status(request, REJECTED, "was refused")
+            _over(request, REJECTED, "was refused")
         return kept
 
     def abort(self, request: RequestState) -> None:
         """See ``core.scheduler.Scheduler``."""
         self._ask("abort", request)
         self.live.pop(request.id, None)
-        _status(request, ABORTED, "was aborted")
-        _holds_nothing(request, "was aborted")
+        _over(request, ABORTED, "was aborted")
         self._check_blocks()
 
     # -- one step -------------------------------------------------------------------------------
@@ -97,24 +90,24 @@ class Watched:
         """See ``core.scheduler.Scheduler``; the plan is checked and run on the memory of names."""
         self.steps += 1
         if self.steps > self._most_steps:
-            broken("progress", f"no end after {self._most_steps} steps",
-                   "requests take each other's blocks in turn and begin again?")  # fmt: skip
+            broken("progress.endless", f"no end after {self._most_steps} steps")
         plan: StepPlan = self._ask("schedule")
         self._work = check_plan(plan, self.config, self.live)
         self._note_overtaking(plan)
         self._check_blocks()
         wrong = self._memory.run(self._work, self._tables())
         if wrong is not None:
-            _refuse_slot(wrong)
+            case, what = _READS[wrong.found]
+            where = f"request {wrong.request}, token {wrong.position}, block {wrong.block}"
+            broken(case, f"{where}: {what}")
         running = sum(entry.running for entry in self.live.values())
         for name, count in (("num_running", running), ("num_waiting", len(self.live) - running)):
-            if getattr(self.inner, name) != count:
-                broken("interface", f"{name} is {getattr(self.inner, name)!r}, and there are "
-                       f"{count}", "routers read it: a property that counts your lists")  # fmt: skip
+            said = getattr(self.inner, name)
+            if said != count:
+                broken("interface.counts", f"{name} is {said!r}; there are {count}")
         if not self._work and self.live:
-            broken("progress", f"an empty plan, and requests {ids(self.live)} are not done "
-                   f"({running} run)", "when nobody runs all blocks are free, so the head of the "
-                   "queue fits; when somebody runs, it must go on")  # fmt: skip
+            left = f"requests {ids(self.live)} are not done ({running} of them run)"
+            broken("progress.idle", f"an empty plan, and {left}")
         self.most_repeats = max(self.most_repeats, self._ask("repeats", plan))
         return plan
 
@@ -122,24 +115,24 @@ class Watched:
         """See ``core.scheduler.Scheduler``; who got a token and who is done is known here."""
         started: list[RequestState] = []
         ended: list[RequestState] = []
+        decodes = set(plan.decodes)
         for request, _, end in self._work:
             entry = self.live[request.id]
             entry.computed = end
             if end < entry.known:
                 continue
             entry.produced += 1
-            if request.id not in plan.decodes:
+            if request.id not in decodes:
                 started.append(request)
             if entry.produced == request.max_tokens:
                 ended.append(request)
         result = self._ask("update", plan, outcome, steps)
         if not isinstance(result, tuple) or len(result) != 3:
-            broken("interface", f"update returned {result!r}",
-                   "return StepResult(started, finished, used_blocks)")  # fmt: skip
+            broken("interface.update", f"update returned {result!r}")
         self._check_tokens(result, started, ended)
         for request in ended:
             del self.live[request.id]
-            _holds_nothing(request, "is done")
+            _over(request, FINISHED, "is done")
         self._check_blocks()
         return StepResult(*result)
 
@@ -147,25 +140,21 @@ class Watched:
         self, result: Sequence[Any], started: list[RequestState], ended: list[RequestState]
     ) -> None:
         for request in ended:
+            who, asked = f"request {request.id}", request.max_tokens
             if request not in result[1]:
-                broken("tokens", f"request {request.id} has all of its {request.max_tokens} tokens "
-                       "and is not reported as finished", "the step that ends the prompt yields "
-                       "the first token: count it")  # fmt: skip
-            _status(request, FINISHED, "is done")
-            if request.num_output_tokens != request.max_tokens:
-                broken("tokens", f"request {request.id} is done, and its num_output_tokens is "
-                       f"{request.num_output_tokens} of {request.max_tokens}",
-                       "the record counts by it: one more for each token")  # fmt: skip
+                broken("tokens.missed", f"{who} has its {asked} tokens and is not reported as done")
+            if request.num_output_tokens != asked:
+                counted = f"num_output_tokens is {request.num_output_tokens}"
+                broken("tokens.count", f"{who} has its {asked} tokens, and its {counted}")
         for request in result[1]:
             if request not in ended:
                 entry = self.live.get(request.id)
-                broken("tokens", f"request {request.id} was finished with "
-                       f"{entry.produced if entry else 'all'} of {request.max_tokens} tokens",
-                       "only a step that computes the last known token yields one")  # fmt: skip
+                got = entry.produced if entry else "all"
+                found = f"was finished with {got} of {request.max_tokens} tokens"
+                broken("tokens.early", f"request {request.id} {found}")
         if sorted(r.id for r in result[0]) != sorted(r.id for r in started):
-            broken("tokens", f"started are {ids(result[0])}; the step ended the prompt of "
-                   f"{ids(started)}", "started are those whose last chunk this was, after a "
-                   "preemption too")  # fmt: skip
+            found = f"started are {ids(result[0])}; the step ended the prompt of {ids(started)}"
+            broken("tokens.started", found)
 
     # -- what holds at any time -----------------------------------------------------------------
 
@@ -179,29 +168,23 @@ class Watched:
                 if number < request.id and not other.running:
                     other.overtaken += 1
                     if other.overtaken > MOST_OVERTAKEN:
-                        broken("starvation", f"request {number} waits, and {other.overtaken} that "
-                               "came after it were admitted", "a policy that prefers some needs a "
-                               "bound: who was passed over too often goes first")  # fmt: skip
+                        later = f"{other.overtaken} that came after it were admitted"
+                        broken("starvation.overtaken", f"request {number} waits, and {later}")
 
     def _check_blocks(self) -> None:
         pool, tables = self.inner.pool, self._tables()
         held = len({block for table in tables for block in table})
-        if held > pool.used:
-            broken("blocks", f"block tables name {held} blocks, {pool.used} are in use",
-                   "a block went back to the pool while a table still had it")  # fmt: skip
-        if held < pool.used:
-            broken("returned", f"{pool.used} blocks are in use, block tables name {held}",
-                   "blocks are lost: release them before the table is emptied, at the end, at a "
-                   "preemption and at an abort")  # fmt: skip
+        counts = f"{pool.used} blocks are in use, block tables name {held}"
+        if held != pool.used:
+            broken("blocks.given" if held > pool.used else "returned.lost", counts)
         if pool.used + pool.available != self.config.num_blocks:
-            broken("blocks", f"{pool.used} blocks used, {pool.available} available, and the pool "
-                   f"has {self.config.num_blocks}", "a block is in two places, or in none")  # fmt: skip
+            sums = f"{pool.used} blocks used and {pool.available} available"
+            broken("blocks.sum", f"{sums}; the pool has {self.config.num_blocks}")
         if hasattr(pool, "check"):
             try:
                 pool.check(tables)
             except AssertionError as error:
-                broken("blocks", f"the pool's own check: {error}",
-                       "a block was taken, shared or given back without the pool's methods")  # fmt: skip
+                broken("blocks.pool", f"the pool's own check: {error}")
 
     def _tables(self) -> list[list[int]]:
         return [entry.request.block_table for entry in self.live.values()]
@@ -213,28 +196,14 @@ class Watched:
             return call(*given)
         except Exception as error:
             text = " ".join(str(error).split())
-            likely = ""
-            if "blocks asked" in text:
-                likely = "ask pool.available before you take, and preempt if there are too few"
-            raise Broken("raises", f"{name}: {type(error).__name__}: {text}", likely) from error
+            case = "raises.take" if "blocks asked" in text else "raises.other"
+            raise BrokenRule(case, f"{name}: {type(error).__name__}: {text}") from error
 
 
-def _status(request: RequestState, wanted: Any, what: str) -> None:
-    if request.status != wanted:
-        broken("interface", f"request {request.id} {what}, its status is {request.status!r}",
-               f"set request.status = {wanted.name}")  # fmt: skip
-
-
-def _holds_nothing(request: RequestState, what: str) -> None:
+def _over(request: RequestState, status: RequestStatus, what: str) -> None:
+    """Who has ended holds nothing, and its status says how it ended."""
     if request.block_table:
-        broken("returned", f"request {request.id} {what} and holds blocks {request.block_table}",
-               "release them, and empty block_table")  # fmt: skip
-
-
-def _refuse_slot(wrong: WrongSlot) -> None:
-    at = f"request {wrong.request}, token {wrong.position}, block {wrong.block}"
-    if wrong.found == "shared":
-        broken("blocks", f"{at}: it writes into a block that another request holds as well",
-               "a shared block is only read: the next token goes to a block of its own")  # fmt: skip
-    broken("kv", f"{at}: the step reads {wrong.found if wrong.found != 'nothing' else 'no KV'}",
-           _FOUND[wrong.found])  # fmt: skip
+        broken("returned.held", f"request {request.id} {what} and holds {request.block_table}")
+    if request.status != status:
+        found = f"its status is {request.status!r}, not {status.name}"
+        broken("interface.status", f"request {request.id} {what}; {found}")

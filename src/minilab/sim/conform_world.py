@@ -86,11 +86,12 @@ def random_world(seed: int) -> World:
     size = rng.choice([1, 2, 4, 8])
     blocks = rng.randint(2, 24)
     seqs = rng.randint(1, 6)
+    longest = max(1, size * blocks // rng.choice([1, 2, 4]))  # shorter: more run at once
     requests: list[Request] = []
     arrival = 0.0
     for number in range(rng.randint(1, 12)):
         arrival += rng.choice([0.0, 0.0, 0.01, 0.1, 0.3, 1.7])
-        prompt = rng.randint(1, size * blocks) if rng.random() < 0.9 else size * blocks + 1
+        prompt = rng.randint(1, longest) if rng.random() < 0.95 else size * blocks + 1
         shared = rng.randint(0, prompt)
         pieces: tuple[Segment, ...] = (
             (rng.randint(0, 2), shared),

@@ -1,0 +1,74 @@
+"""The benchmark's protocol as a workload of our own cluster.
+
+Half of a measured latency is how it was measured: a closed loop of C clients that all start at
+once, 10 * C requests, lengths uniform in 0.8 to 1 of the nominal one, no prefix cache; reported are
+means over *all* requests, the first burst included.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from minilab.core.block_hash import SegmentHasher
+from minilab.core.config import SchedulerConfig
+from minilab.core.instance import Instance, RunCost
+from minilab.core.scheduler import Scheduler
+from minilab.facts.arrivals import uniform
+from minilab.facts.capacity import default_kv_blocks
+from minilab.facts.cost import FUSED_ALL_REDUCE, Constants, StepCost
+from minilab.facts.workload import Workload, closed_loop
+from minilab.judge.silicon_rows import SiliconRow
+from minilab.sim.cluster import Cluster
+
+REQUESTS_PER_CLIENT = 10
+BLOCK_SIZE = 16
+
+
+def cost_of(row: SiliconRow, constants: Constants) -> StepCost:
+    """The step cost of a row's model and GPUs with ``constants`` (t_ar: fused where it is)."""
+    from dataclasses import replace
+
+    if row.fused:
+        constants = replace(constants, t_ar=FUSED_ALL_REDUCE)
+    return StepCost(row.spec, row.gpu, row.tp, "native", row.kv_dtype, constants)
+
+
+def nominal(row: SiliconRow) -> tuple[float, float]:
+    """Mean prompt and output length in tokens."""
+    share = 1.0 if row.exact else 0.9
+    return share * row.isl, share * row.osl
+
+
+def workload(row: SiliconRow, seed: int = 0) -> Workload:
+    """The requests of the benchmark: all there at 0, ``concurrency`` outstanding."""
+    prompt, output = nominal(row)
+    jitter = 0.0 if row.exact else 1 / 9
+    return closed_loop(
+        row.concurrency,
+        REQUESTS_PER_CLIENT * row.concurrency,
+        uniform(prompt, jitter),
+        uniform(output, jitter),
+        seed=seed,
+    )
+
+
+def kv_blocks(row: SiliconRow) -> int:
+    """KV blocks of the row's engine at its default share of memory. Raises InputError."""
+    return default_kv_blocks(row.gpu, row.spec, row.tp, "native", row.kv_dtype, BLOCK_SIZE)
+
+
+def cluster(row: SiliconRow, cost: RunCost, request_overhead: float) -> Cluster:
+    """One instance under the row's limits, ``cost`` charging its steps."""
+    config = SchedulerConfig(
+        num_blocks=kv_blocks(row),
+        block_size=BLOCK_SIZE,
+        max_num_batched_tokens=max(row.budget, row.concurrency),
+        max_num_seqs=row.concurrency,
+        enable_prefix_caching=False,
+    )
+    scheduler = partial(Scheduler, hasher=SegmentHasher(BLOCK_SIZE))
+    return Cluster(
+        [Instance(scheduler(config), cost)],
+        request_overhead=request_overhead,
+        concurrency=row.concurrency,
+    )
