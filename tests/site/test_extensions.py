@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from build_facts import hardware, notebook_facts, versions
 from course_map import card
 from lab_badges import badges
+from math_fallback import mathml, with_fallback
 from site_fix import FIXES, apply_fixes, is_stamped
 from site_root import rebase, write_not_found
 from svg_figure import inline_svg
@@ -134,6 +136,35 @@ def test_badges_open_that_very_lab_at_the_tag_and_nobody_s_never() -> None:
     assert badges("solutions/01_a", "https://github.com/ada/course", "v1.2.3") == ""
     assert badges("labs/01_a", "https://github.com/OWNER/course", "v1.2.3") == ""
     assert badges("labs/01_a", "", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("tex", "said"),
+    [
+        (r"n f + s\,\frac{n(n-1)}{2}", "nf+sn(n-1)2"),
+        ("a < b", "a<b"),
+        (r"\begin{aligned}a &= b\\ c &= d\end{aligned}", "a=bc=d"),
+    ],
+)
+def test_a_formula_becomes_mathml(tex: str, said: str) -> None:
+    found = unescape(re.sub("<[^>]*>", "", mathml(tex, block=True) or ""))
+    assert "".join(found.split()).replace("\u2212", "-") == said
+
+
+@pytest.mark.parametrize("tex", [r"\unheardof{x}", r"\frac{a}{", "a & b"])
+def test_a_formula_that_the_converter_gets_wrong_stays_tex(tex: str) -> None:
+    assert mathml(tex, block=False) is None
+
+
+def test_the_fallback_leaves_mathjax_its_tex_and_the_anchor_its_place() -> None:
+    block = '<div class="math notranslate nohighlight" id="e">\n<span class="eqno">(1)</span>\\[x\\]</div>'
+    changed = with_fallback(block)
+    assert changed.startswith(
+        block.removesuffix(r"\[x\]</div>") + r'<span class="tex">\[x\]</span>'
+    )
+    assert changed.endswith("</math></noscript></div>")
+    kept = '<pre>\\(x\\)</pre><span class="math notranslate nohighlight">\\(\\nope{x}\\)</span>'
+    assert with_fallback(kept) == kept
 
 
 def fake_app(folder: Path) -> Any:
