@@ -15,6 +15,8 @@ from minilab.kernels.paged_prefill import paged_prefill, paged_prefill_ref
 from minilab.kernels.spec import Config
 
 SMALL = Config({"BLOCK_M": 16, "BLOCK_N": 16}, warps=4, stages=1)
+# More query tokens than a tile has tokens: with a window, some rows see none of a tile.
+TALL = Config({"BLOCK_M": 64, "BLOCK_N": 16}, warps=4, stages=1)
 # (query tokens, cached tokens before them): a whole prompt, one token, a chunk over a prefix that
 # ends inside a page, five drafts to verify, a lone first token.
 RAGGED = [(33, 0), (1, 44), (20, 37), (5, 16), (1, 0)]
@@ -90,6 +92,7 @@ def test_groups(group):
 def test_sliding_window(window):
     """Each row has its own first token; some rows see nothing of a tile that others do."""
     check([(20, 37), (33, 0), (1, 0)], sliding_window=window)
+    check([(60, 37), (64, 0)], sliding_window=window, group=1, config=TALL)
 
 
 @pytest.mark.parametrize("drafts", [1, 2, 5, 8])

@@ -43,11 +43,11 @@ def test_equal_to_the_reference(kind, config):
 
 
 def test_ties_take_the_lowest_token():
-    """Equal scores in one tile, and in different tiles."""
+    """Equal scores in one tile, in different tiles, and in the same lane of different tiles."""
     batch = make_batch([1, 1], vocab=100, kind="greedy", seed=0)
     batch.target_probs[:] = 0.001
     batch.target_probs[0, [5, 9, 71]] = 0.3
-    batch.target_probs[1, [40, 98]] = 0.4
+    batch.target_probs[1, [40, 72, 98]] = 0.4
     batch.draft_ids[:] = torch.tensor([71, 98])
     assert compare(batch)[:, 0].tolist() == [5, 40]
 

@@ -100,25 +100,6 @@ def test_axe_sees_a_planted_fault(browser: Any, site_copy: Path, rule: str, plan
     assert f": {rule}: " in found[0]
 
 
-def too_wide(browser: Any, html: Path, names: list[str]) -> dict[str, int]:
-    """The pages that a phone of 390 px would have to move sideways, and their widths."""
-    with serve(html) as address:
-        visit = Visit(browser, address, viewport={"width": 390, "height": 844}, is_mobile=True)
-        width = "document.documentElement.scrollWidth"
-        widths = {name: visit.go(name).evaluate(width) for name in names}
-        visit.close()
-    return {name: width for name, width in widths.items() if width > 390}
-
-
-def test_a_wide_table_or_line_scrolls_in_its_own_box(browser: Any, built: Built) -> None:
-    assert too_wide(browser, built.html, ["book/index.html", "book/sample.html"]) == {}
-
-
-@pytest.mark.slow
-def test_no_page_is_wider_than_a_phone(browser: Any, built: Built) -> None:
-    assert too_wide(browser, built.html, list(Site(built.html).pages)) == {}
-
-
 def luminance(page: Any, selector: str) -> float:
     """Of the first element on the way up that has a background: 0 black, 1 white."""
     return float(
@@ -147,17 +128,6 @@ def test_in_dark_mode_tables_are_dark_and_figures_have_light_paper(
         visit.close()
 
 
-def test_without_javascript_the_page_can_be_read(browser: Any, built: Built) -> None:
-    with serve(built.html) as address:
-        visit = Visit(browser, address, java_script_enabled=False)
-        page = visit.go("book/sample.html")
-        assert luminance(page, "body") > 0.9
-        for text in ("Folded until asked for.", "data: sample (synthetic, seed 0)"):
-            assert page.get_by_text(text).last.is_visible(), text
-        assert page.locator(".cell_output img").first.is_visible()
-        visit.close()
-
-
 def test_a_formula_is_drawn_and_can_be_read_aloud(browser: Any, built: Built) -> None:
     with serve(built.html, PREFIX) as address:
         visit = Visit(browser, address)
@@ -165,18 +135,6 @@ def test_a_formula_is_drawn_and_can_be_read_aloud(browser: Any, built: Built) ->
         page.wait_for_selector("mjx-container", timeout=10_000)
         assert page.locator("mjx-container").count() == 2
         assert page.locator("mjx-assistive-mml math").count() == 2
-        visit.close()
-
-
-def test_the_first_tab_stop_skips_to_the_text(browser: Any, built: Built) -> None:
-    with serve(built.html) as address:
-        visit = Visit(browser, address)
-        page = visit.go("book/index.html")
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.getAttribute('href')") == "#main-content"
-        page.keyboard.press("Enter")
-        assert page.evaluate("location.hash") == "#main-content"
-        assert page.locator("#main-content").count() == 1
         visit.close()
 
 

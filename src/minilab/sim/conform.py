@@ -20,6 +20,8 @@ from minilab.sim.conform_world import World, random_world, shrink, streams
 WORLDS = 200
 MOST_FAILING = 25
 """Worlds that may fail before the rest is left out: by then it is known what is wrong."""
+MOST_SLOW = 3
+"""The same for those that do not end: each takes its time limit."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def conform(
         if claim not in CLAIMS:
             raise InputError(f"claims {claim!r}: known are {', '.join(CLAIMS)}; correct or drop it")
     found: dict[str, list[Finding]] = {}
-    tried = failing = 0
+    tried = failing = slow = 0
     steps, plain_steps, lost, plain_lost = 0, 0, 0, 0
     for world in _worlds(worlds, seed):
         tried += 1
@@ -127,7 +129,8 @@ def conform(
         if course.finding is not None:
             failing += 1
             found.setdefault(course.finding.rule, []).append(course.finding)
-            if failing == MOST_FAILING:
+            slow += course.finding.rule == "progress"
+            if failing == MOST_FAILING or slow == MOST_SLOW:
                 break
             continue
         oracle, _ = plain_course(world)
@@ -153,14 +156,14 @@ def _worlds(count: int, seed: int) -> Iterator[World]:
 def _smallest(scheduler: Factory, findings: list[Finding]) -> Finding:
     """The finding again, in the smallest world that shows it."""
     first = min(findings, key=lambda f: len(f.world.requests))
-    slow = first.rule == "progress"  # each try may take until the limit
+    count = len(first.world.requests)
 
     def fails(world: World) -> bool:
-        again = run_world(scheduler, world, seconds=1.0).finding
+        again = run_world(scheduler, world, seconds=0.5).finding
         return again is not None and again.rule == first.rule
 
-    small = shrink(first.world, fails, tries=20 if slow else 300)
-    count = len(first.world.requests)
+    tries = 15 if first.rule == "progress" else 300 if count < 30 else 100
+    small = shrink(first.world, fails, tries)
     named = replace(small, name=f"{first.world.name}, which has {count} requests")
     again = run_world(scheduler, named).finding
     return again if again is not None and again.rule == first.rule else first

@@ -33,9 +33,14 @@ class Entry:
     overtaken: int = 0
 
     @property
+    def asked(self) -> int:
+        """Output tokens that the client wants; the state's own count may have been changed."""
+        return self.request.request.output_tokens
+
+    @property
     def known(self) -> int:
         """Tokens there are: the prompt and what came out."""
-        return self.request.num_prompt_tokens + self.produced
+        return self.request.request.prompt_tokens + self.produced
 
 
 Ledger = dict[int, Entry]

@@ -35,7 +35,7 @@ LIKELY: dict[str, str] = {
     "interface.plan": "schedule returns a StepPlan, an empty one included",
     "interface.update": "return StepResult(started, finished, used_blocks)",
     "interface.status": "set request.status",
-    "interface.counts": "routers read it: a property that counts your lists",
+    "interface.counts": "routers read it: count your lists. Does one that has ended stay in them?",
     "raises.take": "ask pool.available before you take, and preempt if there are too few",
     "raises.other": "",
     "admission.kept": "it can never end: refuse it, else it waits, or lacks blocks, for ever",

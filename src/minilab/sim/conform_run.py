@@ -25,7 +25,7 @@ from minilab.sim.conform_watch import Watched
 from minilab.sim.conform_world import World, record
 
 Factory = Callable[[SchedulerConfig], Any]
-SECONDS = 10.0
+SECONDS = 3.0
 """For one world; a scheduler needs milliseconds."""
 
 

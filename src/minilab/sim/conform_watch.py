@@ -65,7 +65,8 @@ class Watched:
         if not isinstance(kept, bool):
             broken("interface.add", f"add returned {kept!r}")
         pool = self.config.num_blocks
-        blocks = -(-(request.num_prompt_tokens + request.max_tokens - 1) // self.config.block_size)
+        longest = request.request.prompt_tokens + request.request.output_tokens - 1
+        blocks = -(-longest // self.config.block_size)
         need = f"request {request.id} needs {blocks} blocks to its end, the pool has {pool}"
         if kept and blocks > pool:
             broken("admission.kept", f"{need}; it was queued")
@@ -124,7 +125,7 @@ class Watched:
             entry.produced += 1
             if request.id not in decodes:
                 started.append(request)
-            if entry.produced == request.max_tokens:
+            if entry.produced == entry.asked:
                 ended.append(request)
         result = self._ask("update", plan, outcome, steps)
         if not isinstance(result, tuple) or len(result) != 3:
@@ -140,7 +141,7 @@ class Watched:
         self, result: Sequence[Any], started: list[RequestState], ended: list[RequestState]
     ) -> None:
         for request in ended:
-            who, asked = f"request {request.id}", request.max_tokens
+            who, asked = f"request {request.id}", request.request.output_tokens
             if request not in result[1]:
                 broken("tokens.missed", f"{who} has its {asked} tokens and is not reported as done")
             if request.num_output_tokens != asked:
@@ -148,9 +149,9 @@ class Watched:
                 broken("tokens.count", f"{who} has its {asked} tokens, and its {counted}")
         for request in result[1]:
             if request not in ended:
-                entry = self.live.get(request.id)
+                entry, asked = self.live.get(request.id), request.request.output_tokens
                 got = entry.produced if entry else "all"
-                found = f"was finished with {got} of {request.max_tokens} tokens"
+                found = f"was finished with {got} of {asked} tokens"
                 broken("tokens.early", f"request {request.id} {found}")
         if sorted(r.id for r in result[0]) != sorted(r.id for r in started):
             found = f"started are {ids(result[0])}; the step ended the prompt of {ids(started)}"

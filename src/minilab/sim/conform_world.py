@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from minilab.core.config import SchedulerConfig
 from minilab.core.instance import Instance
@@ -58,20 +59,26 @@ class World:
 
     def lines(self) -> list[str]:
         """The world in words, a line for the limits and one for each request."""
-        c, gone = self.config, dict(self.aborts)
+        c = self.config
         cache = "with" if c.enable_prefix_caching else "no"
         told = [
             f"{c.num_blocks} blocks of {c.block_size} tokens, budget {c.max_num_batched_tokens}, "
             f"{c.max_num_seqs} slots, {cache} prefix cache"
         ]
-        for r in self.requests:
-            text = f"request {r.id} at {r.arrival:g} s: prompt {r.prompt_tokens}, "
-            text += f"output {r.output_tokens}"
-            if c.enable_prefix_caching and r.prompt is not None:
-                text += f", text {'+'.join(f'{name}[:{n}]' for name, n in r.prompt)}"
-                text += f", salt {r.cache_salt!r}" if r.cache_salt is not None else ""
-            told.append(text + (f", aborted at {gone[r.id]:g} s" if r.id in gone else ""))
+        for words, alike in groupby(self.requests, key=self._words):
+            first, *more = alike
+            who = f"requests {first.id} to {more[-1].id}" if more else f"request {first.id}"
+            when = f"{first.arrival:g}" + (f" to {more[-1].arrival:g}" if more else "")
+            told.append(f"{who} at {when} s: {words}" + (" each" if more else ""))
         return told
+
+    def _words(self, request: Request) -> str:
+        text = f"prompt {request.prompt_tokens}, output {request.output_tokens}"
+        if self.config.enable_prefix_caching and request.prompt is not None:
+            text += f", text {'+'.join(f'{name}[:{n}]' for name, n in request.prompt)}"
+            text += f", salt {request.cache_salt!r}" if request.cache_salt is not None else ""
+        given_up = [f", aborted at {at:g} s" for number, at in self.aborts if number == request.id]
+        return text + "".join(given_up)
 
 
 def record(cluster: Cluster) -> RunLog:
@@ -93,6 +100,11 @@ def random_world(seed: int) -> World:
         arrival += rng.choice([0.0, 0.0, 0.01, 0.1, 0.3, 1.7])
         prompt = rng.randint(1, longest) if rng.random() < 0.95 else size * blocks + 1
         shared = rng.randint(0, prompt)
+        if requests and rng.random() < 0.2:  # the same text, in the same instant
+            twin = requests[-1]._replace(id=number, output_tokens=rng.randint(1, 20))
+            requests.append(twin)
+            arrival = twin.arrival
+            continue
         pieces: tuple[Segment, ...] = (
             (rng.randint(0, 2), shared),
             (100 + number, prompt - shared),
