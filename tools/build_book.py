@@ -67,8 +67,11 @@ def missing_pages(html: Path, pages: list[str]) -> list[str]:
     return missing
 
 
-def outputs_key(source: Path, data: str | None) -> str:
-    """A hash of what outputs depend on beside the pages: the package, versions, the data there."""
+def outputs_key(source: Path, *folders: str | Path | None) -> str:
+    """A hash of what outputs depend on beside the pages: the package, versions, the data there.
+
+    folders: where pages find traces; one that is empty or not there counts for nothing.
+    """
     digest = hashlib.sha256(f"python {sys.version_info[:2]}".encode())
     for name in KEYED_PACKAGES:
         digest.update(f"{name} {metadata.version(name)}\n".encode())
@@ -77,11 +80,20 @@ def outputs_key(source: Path, data: str | None) -> str:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(path.relative_to(package).as_posix().encode())
             digest.update(path.read_bytes())
-    if data and Path(data).is_dir():
-        for path in sorted(Path(data).rglob("*")):
+    for folder in filter(None, folders):
+        for path in sorted(Path(folder).rglob("*")):
             if path.is_file():
-                digest.update(f"{path.relative_to(data)} {path.stat().st_size}\n".encode())
+                digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
     return digest.hexdigest()
+
+
+def fetched_traces() -> Path | None:
+    """Where `minilab trace fetch` keeps traces: a page changes when its trace arrives there."""
+    try:
+        from minilab.facts.trace_fetch import cache_folder
+    except ImportError:  # another source tree is built, by a Python that has no minilab
+        return None
+    return cache_folder()
 
 
 def drop_stale_cache(build: Path, key: str) -> bool:
@@ -136,7 +148,7 @@ def build(source: Path, out: Path, strict: bool = True) -> list[str]:
     """
     pages = toc_pages(yaml.safe_load((source / "_toc.yml").read_text(encoding="utf-8")))
     target = out / "_build"
-    key = outputs_key(source, os.environ.get("MINILAB_DATA"))
+    key = outputs_key(source, os.environ.get("MINILAB_DATA"), fetched_traces())
     if drop_stale_cache(target, key):
         print("The package or its data changed: all pages are computed anew.", flush=True)
     shutil.rmtree(target / "html", ignore_errors=True)  # a page removed from the toc must not stay

@@ -100,7 +100,26 @@ def test_the_key_follows_the_package_and_the_data(tmp_path: Path) -> None:
     assert with_trace != first, "a page would go on showing the stand-in"
     (source / "src" / "minilab" / "cost.py").write_text("ALPHA = 2\n")
     assert outputs_key(source, str(data)) != with_trace, "a page would show the old ALPHA"
-    assert outputs_key(source, None) == outputs_key(source, "")
+    assert (
+        outputs_key(source, None) == outputs_key(source, "") == outputs_key(source, tmp_path / "no")
+    )
+
+
+def test_a_trace_that_was_fetched_makes_the_pages_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a page goes on saying "stand-in" to a reader who has just downloaded the real one."""
+    monkeypatch.setattr(build_book, "run_jupyter_book", lambda *_: None)
+    monkeypatch.setenv("MINILAB_CACHE", str(tmp_path / "cache"))
+    keys = []
+    monkeypatch.setattr(build_book, "drop_stale_cache", lambda _, key: keys.append(key))
+    source = write_source(tmp_path / "source")
+    for _ in range(2):
+        with pytest.raises(BuildError):
+            build(source, tmp_path)
+        (tmp_path / "cache").mkdir(exist_ok=True)
+        (tmp_path / "cache" / "trace.csv").write_text("a\n")
+    assert len(set(keys)) == 2
 
 
 def test_cached_outputs_go_when_the_key_changes_and_stay_when_not(tmp_path: Path) -> None:

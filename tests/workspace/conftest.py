@@ -59,5 +59,7 @@ def source_files() -> list[Path]:
 
 
 def _is_built(path: Path) -> bool:
-    hidden = any(part.startswith(".") and part not in (".ci", ".gitignore") for part in path.parts)
+    hidden = any(
+        part.startswith(".") and part not in (".ci", ".github", ".gitignore") for part in path.parts
+    )
     return hidden or any(part in NOT_SOURCE for part in path.parts)

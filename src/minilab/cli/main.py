@@ -1,7 +1,8 @@
 """``minilab``: the command line. It parses, calls one command, and tells errors in one line.
 
-Exit status: 0 done, 2 bad input (options, files, numbers, a full disk), 1 a fault of ours, 130
-interrupted, 141 when the reader of the output went away (as the shell reports it).
+Exit status: 0 done, 2 bad input (options, files, numbers, a full disk), 1 a fault of ours (from
+``conform``: a broken rule), 130 interrupted, 141 when the reader of the output went away (as the
+shell reports it).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from minilab import __version__
-from minilab.cli import cost_cmd, goodput, models_cmd, sim, sweep_cmd, trace
+from minilab.cli import conform, cost_cmd, goodput, models_cmd, sim, sweep_cmd, trace
 from minilab.cli.output import tell
 from minilab.cli.parser import Parser
 from minilab.facts.errors import InputError
@@ -56,7 +57,7 @@ def parser() -> Parser:
     top.add_argument("--version", action="version", version=f"minilab {__version__}")
     commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     commands.required = True
-    for module in (sim, goodput, sweep_cmd, models_cmd, trace, cost_cmd):
+    for module in (sim, goodput, sweep_cmd, models_cmd, trace, cost_cmd, conform):
         module.add(commands)
     return top
 

@@ -62,7 +62,7 @@ class ClosedForm:
         idle = 1.0 - shape.expert_share
         touched = 1 - idle**running
         decode = np.array([1, running, touched, running, running * context, window, 0, 0])
-        steps = max(1.0, prompt / row.budget)
+        steps = max(1.0, prompt / row.launch.budget)
         more = steps * (1 - idle ** (running + prompt / steps) - touched)
         pairs = prompt * (prompt + 1) / 2
         one = np.array([0, prompt, more, steps, 0, 0, pairs, 0])

@@ -22,39 +22,45 @@ from minilab.sim.cluster import Cluster
 
 REQUESTS_PER_CLIENT = 10
 BLOCK_SIZE = 16
+EXACT_OUTPUT_JITTER = 0.05
+"""Clients with outputs of *exactly* one length would stay in step for ever, and each wave of prompts
+would arrive at once; the published TTFTs show no such waves."""
 
 
 def cost_of(row: SiliconRow, constants: Constants) -> StepCost:
     """The step cost of a row's model and GPUs with ``constants`` (t_ar: fused where it is)."""
     from dataclasses import replace
 
-    if row.fused:
+    if row.launch.fused:
         constants = replace(constants, t_ar=FUSED_ALL_REDUCE)
-    return StepCost(row.spec, row.gpu, row.tp, "native", row.kv_dtype, constants)
+    return StepCost(row.spec, row.gpu, row.tp, "native", row.launch.kv_dtype, constants)
 
 
 def nominal(row: SiliconRow) -> tuple[float, float]:
     """Mean prompt and output length in tokens."""
-    share = 1.0 if row.exact else 0.9
+    share = 1.0 if row.launch.exact else 0.9
     return share * row.isl, share * row.osl
 
 
 def workload(row: SiliconRow, seed: int = 0) -> Workload:
     """The requests of the benchmark: all there at 0, ``concurrency`` outstanding."""
     prompt, output = nominal(row)
-    jitter = 0.0 if row.exact else 1 / 9
+    exact = row.launch.exact
     return closed_loop(
         row.concurrency,
         REQUESTS_PER_CLIENT * row.concurrency,
-        uniform(prompt, jitter),
-        uniform(output, jitter),
+        uniform(prompt, 0.0 if exact else 1 / 9),
+        uniform(output, EXACT_OUTPUT_JITTER if exact else 1 / 9),
         seed=seed,
     )
 
 
 def kv_blocks(row: SiliconRow) -> int:
     """KV blocks of the row's engine at its default share of memory. Raises InputError."""
-    return default_kv_blocks(row.gpu, row.spec, row.tp, "native", row.kv_dtype, BLOCK_SIZE)
+    launch = row.launch
+    return default_kv_blocks(
+        row.gpu, row.spec, row.tp, "native", launch.kv_dtype, BLOCK_SIZE, launch.utilization
+    )
 
 
 def cluster(row: SiliconRow, cost: RunCost, request_overhead: float) -> Cluster:
@@ -62,7 +68,7 @@ def cluster(row: SiliconRow, cost: RunCost, request_overhead: float) -> Cluster:
     config = SchedulerConfig(
         num_blocks=kv_blocks(row),
         block_size=BLOCK_SIZE,
-        max_num_batched_tokens=max(row.budget, row.concurrency),
+        max_num_batched_tokens=max(row.launch.budget, row.concurrency),
         max_num_seqs=row.concurrency,
         enable_prefix_caching=False,
     )

@@ -98,7 +98,7 @@ def running(row: SiliconRow) -> float:
 def mfu(row: SiliconRow) -> float:
     """Share of the tensor peak that prompt and output tokens take together."""
     requests = row.concurrency / (row.ttft + row.osl * row.tpot)
-    prompt = row.isl if row.exact else 0.9 * row.isl
+    prompt = row.isl if row.launch.exact else 0.9 * row.isl
     spec = row.spec
     experts = 2 * spec.moe_layers * spec.top_k * spec.expert_params
     seconds = (spec.flops_per_token - experts) / row.gpu.flops_at(spec.dtype)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from minilab.facts.errors import InputError
 from minilab.facts.hardware import GPU, get_gpu
 from minilab.facts.models import ModelSpec, get_model
+from minilab.judge.launches import Launch, launch_of
 
 FILE = "silicon_sample.csv.gz"
 
@@ -48,8 +49,7 @@ class SiliconRow:
     """One measurement. Times are seconds, lengths tokens.
 
     ``spec`` carries the formats of the weights as served ("native"). ``tp`` is the number of GPUs
-    that the weights are split over. ``exact``: prompts have the nominal length (else uniform in
-    0.8 to 1 of it). ``fused``: the engine fuses its all-reduces with the norms that follow.
+    that the weights are split over.
     """
 
     id: str
@@ -65,10 +65,7 @@ class SiliconRow:
     concurrency: int
     ttft: float
     tpot: float
-    kv_dtype: str = "bf16"
-    exact: bool = False
-    budget: int = 8192
-    fused: bool = False
+    launch: Launch = Launch()  # noqa: RUF009 (a NamedTuple is immutable)
 
     @property
     def pair(self) -> str:
@@ -91,7 +88,7 @@ class SiliconRow:
     def key(self) -> tuple[object, ...]:
         """What was asked, without engine version and result: repeats of one experiment share it."""
         return (self.engine, self.pair, self.precision, self.tp, self.isl, self.osl,
-                self.concurrency, self.kv_dtype)  # fmt: skip
+                self.concurrency, self.launch)  # fmt: skip
 
 
 class Refused(NamedTuple):
@@ -169,26 +166,23 @@ def parse(row: Mapping[str, str]) -> SiliconRow:
     system = row["system"].removesuffix("_sxm")
     gpu = get_gpu(_GPUS.get(system, system))
     spec, precision = _as_served(get_model(_MODELS[row["model_path"]]), row["precision"])
-    dedicated = spec.name == "gpt-oss-120b" or (spec.name == "llama-3.1-70b" and gpu.sm >= 100)
-    exact = "aic-auto-gap" in source
+    isl, version = int(_number(row, "isl")), row.get("backend_version", "")
+    launch = launch_of(source, row["backend"], version, spec, gpu, precision, isl)
     return SiliconRow(
         id=name,
         engine=row["backend"],
-        version=row.get("backend_version", ""),
+        version=version,
         spec=spec,
         gpu=gpu,
         system=system,
         precision=precision,
         tp=tp,
-        isl=int(_number(row, "isl")),
+        isl=isl,
         osl=int(_number(row, "osl")),
         concurrency=int(found[1]),
         ttft=_number(row, "silicon_ttft_ms") / 1e3,
         tpot=_number(row, "silicon_tpot_ms") / 1e3,
-        kv_dtype="fp8" if dedicated and gpu.sm >= 100 else "bf16",
-        exact=exact,
-        budget=2048 if exact else 8192,
-        fused=dedicated,
+        launch=launch,
     )
 
 

@@ -51,7 +51,7 @@ def matrix(row: SiliconRow) -> Array:
     """
     columns = [_column(cost_of(row, _only(name)).linear(), name) for name in TERMS]
     found = np.array(columns).T
-    if row.fused:  # cost_of sets t_ar for such a row, whatever it is given
+    if row.launch.fused:  # cost_of sets t_ar for such a row, whatever it is given
         at = TERMS.index("t_ar")
         fixed = cost_of(row, _only("t_ar")).linear().fixed
         found[0] -= fixed
@@ -61,7 +61,7 @@ def matrix(row: SiliconRow) -> Array:
 
 def row_values(row: SiliconRow, x: Array) -> Array:
     """``x`` as it holds for ``row``: its all-reduce latency is the fused one where it is fused."""
-    if not row.fused:
+    if not row.launch.fused:
         return x
     changed = x.copy()
     changed[TERMS.index("t_ar")] = FUSED_ALL_REDUCE

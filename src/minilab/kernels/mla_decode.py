@@ -18,7 +18,7 @@ from minilab.kernels import checks, paged_checks, tiles
 from minilab.kernels.device import Backend, choose_backend, native_fp8_refusal, sm_count, tl, triton
 from minilab.kernels.paged_decode import MAX_SPLITS, _combine_kernel, _splits_for
 from minilab.kernels.paged_ref import attend_ref, cached_tokens
-from minilab.kernels.spec import NARROW_DOT, Config, Spec, config_for
+from minilab.kernels.spec import ARCHS, NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
 WIDTHS = (16, 32, 64, 128, 256, 512)
 
@@ -135,7 +135,7 @@ def mla_decode(
     if chosen.name == "reference":
         arrays = (query, kv_cache, block_tables, seq_lens, scale)
         return out.copy_(mla_decode_ref(*arrays, kv_lora_rank=kv_lora_rank, kv_scale=kv_scale))
-    config = config or _config_of(query.dtype, heads, chosen)
+    config = config or _config_of(kv_cache, heads, chosen)
     chunks = triton.cdiv(heads, config.tiles["BLOCK_H"])
     if num_splits is None:
         reach = block_tables.shape[1] * block_size
@@ -158,10 +158,10 @@ def mla_decode(
     return out
 
 
-def _config_of(dtype: torch.dtype, heads: int, chosen: Backend) -> Config:
+def _config_of(cache: torch.Tensor, heads: int, chosen: Backend) -> Config:
     """fp32 in full precision has no tensor-core path: on a GPU it takes the tiles without dot."""
-    plain = dtype == torch.float32 and chosen.name == "triton"
-    table = CONFIGS if heads <= FEW_HEADS else MANY_HEADS
+    plain = cache.dtype == torch.float32 and chosen.name == "triton"
+    table = TABLES[heads > FEW_HEADS, cache.dtype in paged_checks.FP8]
     return config_for(table, 75 if plain else chosen.capability)
 
 
@@ -203,10 +203,21 @@ def cost(
 
 # Without tensor cores (75: Triton emits none for it) two heads and sixteen tokens at a time.
 _PLAIN = Config({"BLOCK_H": 2, "BLOCK_N": 16, "USE_DOT": False}, warps=8, stages=1)
-_TENSOR = Config({"BLOCK_H": 16, "BLOCK_N": 32, "USE_DOT": True}, warps=4, stages=2)
-CONFIGS = {75: _PLAIN, **dict.fromkeys((80, 89, 90, 100, 120), _TENSOR)}
+
+
+def _dot(heads: int, tokens: int) -> Config:
+    return Config({"BLOCK_H": heads, "BLOCK_N": tokens, "USE_DOT": True}, warps=8, stages=2)
+
+
+CONFIGS = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 32))}
+_FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 64))}
+# From 64 rows on, Hopper and Blackwell multiply from shared memory; elsewhere 64 rows spill.
 FEW_HEADS = 16
-MANY_HEADS = CONFIGS
+_MANY = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 64), 100: _dot(64, 32)}
+_MANY_FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 32)}
+TABLES = {  # (more than FEW_HEADS, FP8)
+    (False, False): CONFIGS, (False, True): _FP8, (True, False): _MANY, (True, True): _MANY_FP8,
+}  # fmt: skip
 
 
 def _spec(label: str, element: str, cache: str, heads: int, **more: Any) -> Spec:
@@ -221,7 +232,7 @@ def _spec(label: str, element: str, cache: str, heads: int, **more: Any) -> Spec
     kv_bytes = 1 if scaled else 4 if element == "fp32" else 2
     return Spec(
         f"mla_decode {label}", _mla_split_kernel, types, constants,
-        **{"configs": CONFIGS, "expect": NARROW_DOT, **more}, any_value=("num_splits",),
+        **{"configs": TABLES[heads > FEW_HEADS, scaled], "expect": NARROW_DOT, **more}, any_value=("num_splits",),
         case=f"64 sequences of 4096 tokens, {heads} heads", dtype=element,
         cost=cost([4096] * 64, heads, kv_bytes=kv_bytes),
     )  # fmt: skip
@@ -233,6 +244,6 @@ AOT = (
     _spec("16 heads fp32", "fp32", "fp32", 16, configs=dict.fromkeys(CONFIGS, _PLAIN), expect={}),
     _spec("16 heads fp8 portable", "bf16", "u8", 16),
     _spec("16 heads fp8 native", "bf16", "fp8e4nv", 16, refused=(75, 80)),
-    _spec("128 heads bf16", "bf16", "bf16", 128, configs=MANY_HEADS),
-    _spec("128 heads fp8 portable", "bf16", "u8", 128, configs=MANY_HEADS),
+    _spec("128 heads bf16", "bf16", "bf16", 128, expect=WIDE_DOT),
+    _spec("128 heads fp8 portable", "bf16", "u8", 128, expect={**NARROW_DOT, 90: "HGMMA"}),
 )

@@ -16,7 +16,7 @@ import torch
 from minilab.kernels import checks, tiles
 from minilab.kernels.device import Backend, choose_backend, tl, triton
 from minilab.kernels.moe_align import moe_align_block_size
-from minilab.kernels.spec import NARROW_DOT, WIDE_DOT, Config, Spec, config_for
+from minilab.kernels.spec import ARCHS, NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
 
 @triton.jit
@@ -203,12 +203,13 @@ def cost(
 
 # Without tensor cores (75: Triton emits none for it) larger tiles spill.
 _PLAIN = Config({"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}, warps=4, stages=1)
-_TENSOR = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}, warps=4, stages=3)
-CONFIGS = {75: _PLAIN, **dict.fromkeys((80, 89, 90, 100, 120), _TENSOR)}
-# While decoding, an expert has a handful of rows: its weights are read for them alone.
+_HMMA = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}, warps=4, stages=3)
+_WIDER = Config({"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32}, warps=4, stages=4)
+CONFIGS = {75: _PLAIN, 80: _HMMA, 89: _HMMA, 90: _WIDER, 100: _WIDER, 120: _HMMA}
+# While decoding, an expert has a handful of rows, and its weights are read for them alone.
 FEW_ROWS = 16
-_NARROW = Config({"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 64}, warps=4, stages=4)
-FEW = {75: _PLAIN, **dict.fromkeys((80, 89, 90, 100, 120), _NARROW)}
+_NARROW = Config({"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128}, warps=4, stages=3)
+FEW = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _NARROW)}
 
 
 def _spec(label: str, element: str, gated: bool, tokens: int, **more: Any) -> Spec:

@@ -14,7 +14,7 @@ from typing import Any
 
 from minilab.facts.errors import InputError
 from minilab.sim.conform_rules import CLAIMS, RULES
-from minilab.sim.conform_run import Factory, Finding, claims_of, plain_course, run_world
+from minilab.sim.conform_run import SECONDS, Factory, Finding, claims_of, plain_course, run_world
 from minilab.sim.conform_world import World, random_world, shrink, streams
 
 WORLDS = 200
@@ -84,7 +84,7 @@ class Report:
                 f"{lost} preemptions against {plainly}",
             ]
             return "\n".join(lines)
-        lines.append(f"does not conform: {self.failing} worlds break a rule")
+        lines.append(f"does not conform: a rule is broken in {self.failing} of them")
         for finding in self.findings:
             lines += ["", *told(finding)]
         return "\n".join(lines)
@@ -106,12 +106,13 @@ def told(finding: Finding) -> list[str]:
 
 
 def conform(
-    scheduler: Factory, worlds: int = WORLDS, seed: int = 0, name: str | None = None
+    scheduler: Factory, worlds: int = WORLDS, seed: int = 0, seconds: float = SECONDS
 ) -> Report:
     """Try ``scheduler`` (a class, or anything that makes one from a SchedulerConfig).
 
-    ``worlds`` random ones, from ``seed`` on, and the streams. ``scheduler.claims`` may promise more
-    than the rules: "fcfs" (admitted in order of arrival), "plain" (the run of PlainScheduler).
+    ``worlds`` random ones, from ``seed`` on, and the streams; a world may take ``seconds``.
+    ``scheduler.claims`` may promise more than the rules: "fcfs" (admitted in order of arrival),
+    "plain" (the run of PlainScheduler).
 
     Raises:
         InputError: a claim that does not exist.
@@ -125,7 +126,7 @@ def conform(
     steps, plain_steps, lost, plain_lost = 0, 0, 0, 0
     for world in _worlds(worlds, seed):
         tried += 1
-        course = run_world(scheduler, world)
+        course = run_world(scheduler, world, seconds)
         if course.finding is not None:
             failing += 1
             found.setdefault(course.finding.rule, []).append(course.finding)
@@ -138,11 +139,11 @@ def conform(
         lost, plain_lost = lost + course.preemptions, plain_lost + oracle.preemptions
     often = sorted(found.values(), key=len, reverse=True)
     return Report(
-        name or str(getattr(scheduler, "__name__", type(scheduler).__name__)),
+        str(getattr(scheduler, "__name__", type(scheduler).__name__)),
         claims,
         tried,
         failing,
-        tuple(_smallest(scheduler, findings) for findings in often),
+        tuple(_smallest(scheduler, findings, seconds) for findings in often),
         (steps, plain_steps),
         (lost, plain_lost),
     )
@@ -153,19 +154,20 @@ def _worlds(count: int, seed: int) -> Iterator[World]:
     yield from streams()
 
 
-def _smallest(scheduler: Factory, findings: list[Finding]) -> Finding:
+def _smallest(scheduler: Factory, findings: list[Finding], seconds: float) -> Finding:
     """The finding again, in the smallest world that shows it."""
     first = min(findings, key=lambda f: len(f.world.requests))
     count = len(first.world.requests)
 
     def fails(world: World) -> bool:
-        again = run_world(scheduler, world, seconds=0.5).finding
+        again = run_world(scheduler, world, min(seconds, 0.5)).finding
         return again is not None and again.rule == first.rule
 
     tries = 15 if first.rule == "progress" else 300 if count < 30 else 100
     small = shrink(first.world, fails, tries)
-    named = replace(small, name=f"{first.world.name}, which has {count} requests")
-    again = run_world(scheduler, named).finding
+    if len(small.requests) < count:
+        small = replace(small, name=f"{first.world.name}, {count} requests shrunk to these")
+    again = run_world(scheduler, small, seconds).finding
     return again if again is not None and again.rule == first.rule else first
 
 

@@ -93,7 +93,10 @@ class Watched:
         if self.steps > self._most_steps:
             broken("progress.endless", f"no end after {self._most_steps} steps")
         plan: StepPlan = self._ask("schedule")
-        self._work = check_plan(plan, self.config, self.live)
+        try:
+            self._work = check_plan(plan, self.config, self.live)
+        except (AttributeError, TypeError, ValueError) as error:
+            broken("interface.plan", f"the plan cannot be read: {error}")
         self._note_overtaking(plan)
         self._check_blocks()
         wrong = self._memory.run(self._work, self._tables())
@@ -130,7 +133,10 @@ class Watched:
         result = self._ask("update", plan, outcome, steps)
         if not isinstance(result, tuple) or len(result) != 3:
             broken("interface.update", f"update returned {result!r}")
-        self._check_tokens(result, started, ended)
+        try:
+            self._check_tokens(result, started, ended)
+        except (AttributeError, TypeError) as error:
+            broken("interface.update", f"its result cannot be read: {error}")
         for request in ended:
             del self.live[request.id]
             _over(request, FINISHED, "is done")

@@ -60,10 +60,11 @@ class World:
     def lines(self) -> list[str]:
         """The world in words, a line for the limits and one for each request."""
         c = self.config
+        size, slots = _count(c.block_size, "token"), _count(c.max_num_seqs, "slot")
         cache = "with" if c.enable_prefix_caching else "no"
         told = [
-            f"{c.num_blocks} blocks of {c.block_size} tokens, budget {c.max_num_batched_tokens}, "
-            f"{c.max_num_seqs} slots, {cache} prefix cache"
+            f"{_count(c.num_blocks, 'block')} of {size}, budget {c.max_num_batched_tokens}, "
+            f"{slots}, {cache} prefix cache"
         ]
         for words, alike in groupby(self.requests, key=self._words):
             first, *more = alike
@@ -119,7 +120,10 @@ def random_world(seed: int) -> World:
                 cache_salt=rng.choice([None, None, "a", ""]),
             )
         )
-    aborts = {rng.randrange(len(requests)): rng.uniform(0, 3) for _ in range(rng.choice([0, 0, 2]))}
+    aborts = {
+        rng.randrange(len(requests)): round(rng.uniform(0, 3), 2)
+        for _ in range(rng.choice([0, 0, 2]))
+    }
     config = SchedulerConfig(
         num_blocks=blocks,
         block_size=size,
@@ -189,3 +193,7 @@ def _with(world: World, request: Request) -> World:
     requests = list(world.requests)
     requests[request.id] = request
     return replace(world, requests=tuple(requests))
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")

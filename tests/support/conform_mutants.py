@@ -190,9 +190,7 @@ class Unsalted(PlainScheduler):
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)
         size = config.block_size
-        self.index = PrefixIndex(
-            self.pool, _WithoutSalt(size), size, config.enable_prefix_caching
-        )
+        self.index = PrefixIndex(self.pool, _WithoutSalt(size), size, config.enable_prefix_caching)
 
 
 class _WithoutSalt(SegmentHasher):

@@ -1,0 +1,90 @@
+"""Sampling: from a row of logits to the next token, each request by its own rule and seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from minilab.facts.errors import InputError
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How one request draws its tokens (vLLM's names).
+
+    Attributes:
+        temperature: 0 takes the most likely token; else logits are divided by it.
+        top_k: keep only so many most likely tokens; 0 keeps all.
+        top_p: keep the fewest tokens whose probabilities reach this sum.
+        max_tokens: most tokens to put out.
+        seed: makes the draws of this request repeatable, whatever else runs beside it.
+        ignore_eos: do not stop at the end-of-text token.
+
+    Raises:
+        InputError: a value outside its range.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_tokens: int = 16
+    seed: int | None = None
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise InputError(f"temperature is {self.temperature}; it must be 0 or more")
+        if self.top_k < 0:
+            raise InputError(f"top_k is {self.top_k}; 0 keeps all tokens, 1 or more that many")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
+        if self.max_tokens < 1:
+            raise InputError(f"max_tokens is {self.max_tokens}; it must be at least 1")
+
+
+def probabilities(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    """The distribution that ``params`` draws from: float32 [vocab_size], for a row of logits.
+
+    Temperature first, then top_k, then top_p on what is left, as vLLM does. Ties at the border of
+    top_k all stay.
+    """
+    if params.temperature == 0:
+        chosen = torch.zeros_like(logits)
+        chosen[logits.argmax()] = 1.0
+        return chosen
+    scaled = logits / params.temperature
+    if 0 < params.top_k < len(scaled):
+        least = scaled.topk(params.top_k).values[-1]
+        scaled = scaled.masked_fill(scaled < least, -torch.inf)
+    chances = scaled.softmax(dim=-1)
+    if params.top_p < 1:
+        ordered, order = chances.sort(descending=True)
+        # A token stays if those before it do not reach top_p yet; the first one always stays.
+        dropped = order[ordered.cumsum(0) - ordered >= params.top_p]
+        chances[dropped] = 0.0
+        chances = chances / chances.sum()
+    return chances
+
+
+class Sampler:
+    """Draws with one generator per request, so that batching changes nobody's text."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._generators: dict[int, torch.Generator] = {}
+
+    def draw(self, logits: torch.Tensor, params: SamplingParams, request_id: int) -> int:
+        """The next token of a request, from its logits float32 [vocab_size]."""
+        if params.temperature == 0:
+            return int(logits.argmax())
+        generator = self._generators.get(request_id)
+        if generator is None:
+            seed = self._seed * 1_000_003 + request_id if params.seed is None else params.seed
+            generator = torch.Generator(logits.device).manual_seed(seed)
+            self._generators[request_id] = generator
+        return int(torch.multinomial(probabilities(logits, params), 1, generator=generator))
+
+    def forget(self, request_id: int) -> None:
+        """A request has ended."""
+        self._generators.pop(request_id, None)

@@ -1,0 +1,197 @@
+"""The five bottlenecks by name, and small runs in which one knob makes each of them bind.
+
+Used by chapter 0. ``measure`` runs an experiment and reads the signals; ``split_run`` puts a wire
+between prefill and decode, in the simplest form that has all its costs (chapter 2 has the real one).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minilab.core.config import SchedulerConfig
+from minilab.core.plan import PLAIN, StepOutcome, StepPlan, StepResult
+from minilab.core.request import RequestState
+from minilab.core.scheduler import Scheduler
+from minilab.facts.cost_terms import LinearCost, StepShape
+from minilab.facts.cost_transfer import transfer_seconds
+from minilab.facts.errors import InputError
+from minilab.facts.hardware import get_link
+from minilab.facts.models import get_model
+from minilab.facts.request import Request
+from minilab.facts.runlog import RunLog
+from minilab.facts.ticks import to_ticks
+from minilab.sim.experiment import Experiment
+from minilab.sim.sweep_row import Row, numbers
+
+
+class Bottleneck(NamedTuple):
+    """``limit``: what is used up. ``sign``: what rises first. Metric names of vLLM 0.32 and SGLang
+    0.5.23. ``unlike``: how to tell it from its neighbour.
+    """
+
+    id: str
+    name: str
+    limit: str
+    sign: str
+    vllm: str
+    sglang: str
+    unlike: str
+
+
+BOTTLENECKS = (
+    Bottleneck(
+        "prefill_compute",
+        "prefill compute",
+        "arithmetic: prompt tokens per second",
+        "TTFT grows with prompt length; the token budget of the steps is full",
+        "time_to_first_token_seconds less request_queue_time_seconds, iteration_tokens_total",
+        "time_to_first_token_seconds less queue_time_seconds",
+        "free blocks and slots are left; only prompts are slow",
+    ),
+    Bottleneck(
+        "decode_bandwidth",
+        "decode bandwidth",
+        "memory bandwidth: bytes of weights and KV read per step",
+        "TPOT rises with the number of running requests, and no prompt is to blame",
+        "request_time_per_output_token_seconds, num_requests_running",
+        "request_time_per_output_token_seconds, num_running_reqs",
+        "TTFT stays; all gaps grow alike, not some",
+    ),
+    Bottleneck(
+        "kv_capacity",
+        "KV capacity",
+        "blocks: tokens in flight",
+        "KV usage at 1 with preemptions, while slots and arithmetic are left",
+        "kv_cache_usage_perc, num_preemptions_total",
+        "token_usage, num_retracted_requests_total",
+        "requests wait although few run",
+    ),
+    Bottleneck(
+        "kv_transfer",
+        "KV transfer",
+        "the wire: bytes of KV per second between instances",
+        "one long gap after the first token; TTFT and TPOT look well",
+        "nixl_xfer_time_seconds, nixl_bytes_transferred",
+        "kv_transfer_latency_ms, kv_transfer_speed_gb_s",
+        "exists only where KV travels: split pools, tiers",
+    ),
+    Bottleneck(
+        "queueing",
+        "queueing",
+        "nothing, on average: work comes faster than it is done for a while",
+        "time in the queue, while the means of everything else look idle",
+        "request_queue_time_seconds, num_requests_waiting",
+        "queue_time_seconds, num_queue_reqs",
+        "comes and goes with the traffic; the others stay",
+    ),
+)
+"""In the order in which a request meets them, the queue last: it is what the others turn into."""
+
+
+class Meter(Scheduler):
+    """The real scheduler with a meter: seconds of the run that prompts cost, and decodes.
+
+    A prompt is charged what it adds to its step; ``cost`` is seconds by StepShape.
+    """
+
+    def __init__(self, config: SchedulerConfig, cost: LinearCost) -> None:
+        super().__init__(config)
+        self.cost = cost
+        self.prefill_seconds = self.decode_seconds = 0.0
+
+    def update(self, plan: StepPlan, outcome: StepOutcome = PLAIN, steps: int = 1) -> StepResult:
+        """See ``Scheduler``; a run of decode steps is charged at its middle."""
+        count = plan.num_decodes
+        context = plan.context + count * (steps - 1) // 2
+        decode = self.cost.seconds(StepShape(count, count, context, 0)) if count else 0.0
+        tokens, seqs = count + plan.num_prefill_tokens, count + len(plan.prefills)
+        whole = self.cost.seconds(StepShape(tokens, seqs, context, plan.pairs))
+        self.decode_seconds += steps * decode
+        self.prefill_seconds += steps * (whole - decode)
+        return super().update(plan, outcome, steps)
+
+
+def measure(experiment: Experiment, slos: str) -> Row:
+    """``sim.sweep_row.numbers`` of a run of one instance, and the shares of its time.
+
+    ``prefill_share`` and ``decode_share``: of the run's duration; the rest is idle.
+
+    Raises:
+        InputError: more than one instance, whose meters would not add up to one share.
+    """
+    if experiment.instances != 1:
+        raise InputError(f"measure: {experiment.instances} instances; the shares are of one")
+    cost = experiment.cost_model().linear()
+    meters: list[Meter] = []
+
+    def make(config: SchedulerConfig) -> Meter:
+        meters.append(Meter(config, cost))
+        return meters[0]
+
+    log = experiment.run(scheduler=make)
+    shares = {
+        "prefill_share": meters[0].prefill_seconds / log.duration,
+        "decode_share": meters[0].decode_seconds / log.duration,
+    }
+    return {**numbers(log, slos), **shares}
+
+
+def split_run(experiment: Experiment, link: str) -> RunLog:
+    """One GPU prefills, one decodes, and ``link`` carries the KV, one request after the other.
+
+    Both GPUs run the real scheduler. The prefill side gives the first token; a transfer costs
+    ``transfer_seconds`` with a descriptor per block and layer, and waits its turn on the wire.
+
+    Raises:
+        InputError: the decode side has no room when KV arrives (no waiting is modelled there).
+    """
+    work = experiment.workload.load()
+    prefilled = experiment.with_(output_tokens=1).run().requests
+    model, wire = get_model(experiment.model), get_link(link)
+    cluster = experiment.build()
+    scheduler = cluster.instances[0].scheduler
+    waits, spans = np.zeros((2, len(work.requests)))
+
+    def arrive(request: Request) -> None:
+        state = RequestState(request, remote_prefill=True)
+        state.queued_at = to_ticks(request.arrival)
+        state.scheduled_at = to_ticks(prefilled["scheduled"][request.id])
+        state.first_token_at = to_ticks(prefilled["first_token"][request.id])
+        cluster.states[state.id] = state
+        cluster.recorder.placed_on[state.id] = 0
+        cluster.interrupt(0, partial(take, state))
+
+    def take(state: RequestState) -> None:
+        if not scheduler.reserve(state):
+            raise InputError(f"split_run: no room for request {state.id}; lower the rate")
+        scheduler.remote.finish_recving(state.id, first_token=True)
+
+    free = 0.0
+    for number in np.argsort(prefilled["first_token"], kind="stable").tolist():
+        request, ready = work.requests[number], float(prefilled["first_token"][number])
+        size = request.prompt_tokens * model.kv_bytes_per_token(experiment.kv_dtype)
+        pieces = model.layers * -(-request.prompt_tokens // experiment.block_size)
+        waits[number] = max(0.0, free - ready)
+        spans[number] = transfer_seconds(size, wire, pieces)
+        free = ready + waits[number] + spans[number]
+        cluster.at(to_ticks(free), partial(arrive, request))
+    cluster.run(())
+    states = sorted(cluster.states.values(), key=lambda state: state.id)
+    log = cluster.recorder.to_runlog(states, {"data": work.source, "gpus": 2})
+    log.requests["transfer_wait"], log.requests["transfer"] = waits, spans
+    log.requests["decode"] = log.requests["decode"] - waits - spans
+    return log.check()
+
+
+def split_measure(experiment: Experiment, slos: str, link: str) -> dict[str, Any]:
+    """``numbers`` of a ``split_run``, the median transfer (s) and the wire's busy share."""
+    log = split_run(experiment, link)
+    spans = log.requests["transfer"]
+    extra = {
+        "transfer_p50": float(np.median(spans)),
+        "wire_share": float(spans.sum() / log.duration),
+    }
+    return {**numbers(log, slos, gpus=2), **extra}
