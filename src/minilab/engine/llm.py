@@ -16,6 +16,7 @@ from minilab.core.scheduler import Scheduler
 from minilab.engine.config import DecoderConfig
 from minilab.engine.executor import Generation, TorchExecutor
 from minilab.engine.model import Decoder, Weights
+from minilab.engine.record import EngineRecord
 from minilab.engine.sampling import Sampler, SamplingParams
 from minilab.facts.errors import InputError
 from minilab.facts.request import Request
@@ -42,6 +43,7 @@ class LLM:
 
     Attributes:
         scheduler, executor: the two halves; tests and labs drive them by hand.
+        record: what happened when; ``record.to_runlog()`` is a run log like the simulator's.
         num_steps: forward passes so far.
     """
 
@@ -57,6 +59,7 @@ class LLM:
         self.executor = TorchExecutor(model, limits.block_size, Sampler(seed))
         hasher = TokenHasher(limits.block_size, self.executor.tokens_of)
         self.scheduler = Scheduler(limits, hasher)
+        self.record = EngineRecord(self.scheduler)
         self.num_steps = 0
         self._next_id = 0
 
@@ -101,6 +104,7 @@ class LLM:
                 f"holds {room}; shorten the request or give the pool more blocks"
             )
         self._next_id += 1
+        self.record.arrived(state)
         self.executor.texts[number] = Generation([*prompt], len(prompt), replace(params))
         return state
 
@@ -109,9 +113,16 @@ class LLM:
         plan = self.scheduler.schedule()
         if not plan:
             return False
-        self.scheduler.update(plan, self.executor.execute(plan))
+        self.record.begins(plan)
+        result = self.scheduler.update(plan, self.executor.execute(plan))
+        self.record.ends(plan, result)
         self.num_steps += 1
         return True
+
+    def abort(self, state: RequestState) -> None:
+        """Forget a request that ``add`` returned, wherever it stands."""
+        self.scheduler.abort(state)
+        self.executor.texts.pop(state.id, None)
 
     def _output(self, state: RequestState) -> Output:
         text = self.executor.texts.pop(state.id)

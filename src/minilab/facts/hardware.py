@@ -65,8 +65,11 @@ class GPU:
         """Peak dense operations/s when the matrices are stored as ``dtype``.
 
         A format the tensor cores lack (fp8 on an A100, int4 anywhere) is widened in registers and
-        computed as bf16; a GPU without bf16 (T4) computes in fp16.
+        computed as bf16; a GPU without bf16 (T4) computes in fp16. Where there are fp4 cores, MXFP4
+        weights meet fp8 activations and run at that rate.
         """
+        if dtype == "mxfp4" and "fp4" in self.flops:
+            dtype = "fp8"
         for candidate in (dtype, "bf16", "fp16"):
             if candidate in self.flops:
                 return self.flops[candidate]

@@ -14,6 +14,7 @@ import numpy as np
 from minilab.core.plan import StepPlan
 from minilab.core.request import FINISHED
 from minilab.facts.cost import Constants
+from minilab.facts.errors import InputError
 from minilab.facts.ticks import TICKS_PER_SECOND
 from minilab.judge import protocol
 from minilab.judge.silicon_rows import SiliconRow
@@ -21,6 +22,20 @@ from minilab.judge.terms import FEATURES, Array, Shape, shape_of
 from minilab.sim.cluster import Cluster
 from minilab.sim.environment import no_garbage_collection
 from minilab.sim.tick_cost import TickCost
+
+
+class Requests(NamedTuple):
+    """What each finished request of a simulated run saw, float64[R] seconds, and of what it is made.
+
+    ``ttft == ttft_features @ matrix @ x`` while the schedule holds (float64[R, 8], see ``terms``);
+    the same for ``tpot``, which is NaN for one-token outputs. ``ids``: int64[R], ascending.
+    """
+
+    ids: np.ndarray
+    ttft: Array
+    tpot: Array
+    ttft_features: Array
+    tpot_features: Array
 
 
 class Simulated(NamedTuple):
@@ -75,29 +90,39 @@ def simulate(row: SiliconRow, constants: Constants, seed: int = 0) -> Simulated:
     with no_garbage_collection():
         cluster = protocol.cluster(row, watched, cost.request_overhead)
         cluster.run(work.requests)
-    return _summary(cluster, watched)
+    seen = watch(cluster, watched)
+    unserved = len(cluster.states) - len(seen.ids)
+    if unserved == len(cluster.states):
+        raise InputError(f"{row.id}: the KV pool can hold none of its requests")
+    return Simulated(
+        float(np.mean(seen.ttft)),
+        float(np.nanmean(seen.tpot)),
+        seen.ttft_features.mean(axis=0),
+        np.nanmean(seen.tpot_features, axis=0),
+        unserved,
+    )
 
 
-def _summary(cluster: Cluster, watched: WatchedCost) -> Simulated:
-    states = [s for s in cluster.states.values() if s.status == FINISHED]
-    unserved = len(cluster.states) - len(states)
+def watch(cluster: Cluster, watched: WatchedCost) -> Requests:
+    """What the requests of a cluster of one instance saw, its cost having been ``watched``."""
+    done = (s for s in cluster.states.values() if s.status == FINISHED)
+    states = sorted(done, key=lambda state: state.id)
     ended = cluster.recorder.finished_at
     first = np.array([s.first_token_at for s in states], dtype=np.int64)
     last = np.array([ended[s.id] for s in states], dtype=np.int64)
     queued = np.array([s.queued_at for s in states], dtype=np.int64)
     sent = np.array([s.request.arrival for s in states])  # type: ignore[attr-defined]
-    gaps = np.array([max(1, s.max_tokens - 1) for s in states])
+    gaps = np.array([s.max_tokens - 1 for s in states], dtype=np.float64)
+    gaps[gaps == 0] = np.nan
     timeline = _Timeline(cluster, watched)
-    seconds = (last - first) / TICKS_PER_SECOND / gaps
-    decode = (timeline.at(last) - timeline.at(first)) / gaps[:, None]
     wait = timeline.at(first) - timeline.at(queued)
     wait[:, FEATURES.index("requests")] = 1.0
-    return Simulated(
-        float(np.mean(first / TICKS_PER_SECOND - sent)),
-        float(np.mean(seconds)),
-        wait.mean(axis=0),
-        decode.mean(axis=0),
-        unserved,
+    return Requests(
+        np.array([s.id for s in states], dtype=np.int64),
+        first / TICKS_PER_SECOND - sent,
+        (last - first) / TICKS_PER_SECOND / gaps,
+        wait,
+        (timeline.at(last) - timeline.at(first)) / gaps[:, None],
     )
 
 

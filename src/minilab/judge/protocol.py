@@ -7,7 +7,9 @@ means over *all* requests, the first burst included.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from minilab.core.block_hash import SegmentHasher
 from minilab.core.config import SchedulerConfig
@@ -16,7 +18,10 @@ from minilab.core.scheduler import Scheduler
 from minilab.facts.arrivals import uniform
 from minilab.facts.capacity import default_kv_blocks
 from minilab.facts.cost import FUSED_ALL_REDUCE, Constants, StepCost
+from minilab.facts.hardware import GPU
+from minilab.facts.models import ModelSpec
 from minilab.facts.workload import Workload, closed_loop
+from minilab.judge.launches import Launch
 from minilab.judge.silicon_rows import SiliconRow
 from minilab.sim.cluster import Cluster
 
@@ -27,10 +32,21 @@ EXACT_OUTPUT_JITTER = 0.05
 would arrive at once; the published TTFTs show no such waves."""
 
 
-def cost_of(row: SiliconRow, constants: Constants) -> StepCost:
-    """The step cost of a row's model and GPUs with ``constants`` (t_ar: fused where it is)."""
-    from dataclasses import replace
+class Deployed(Protocol):
+    """A model on GPUs, launched with certain flags: a SiliconRow or a published run."""
 
+    @property
+    def spec(self) -> ModelSpec: ...
+    @property
+    def gpu(self) -> GPU: ...
+    @property
+    def tp(self) -> int: ...
+    @property
+    def launch(self) -> Launch: ...
+
+
+def cost_of(row: Deployed, constants: Constants) -> StepCost:
+    """The step cost of a row's model and GPUs with ``constants`` (t_ar: fused where it is)."""
     if row.launch.fused:
         constants = replace(constants, t_ar=FUSED_ALL_REDUCE)
     return StepCost(row.spec, row.gpu, row.tp, "native", row.launch.kv_dtype, constants)
@@ -55,7 +71,7 @@ def workload(row: SiliconRow, seed: int = 0) -> Workload:
     )
 
 
-def kv_blocks(row: SiliconRow) -> int:
+def kv_blocks(row: Deployed) -> int:
     """KV blocks of the row's engine at its default share of memory. Raises InputError."""
     launch = row.launch
     return default_kv_blocks(

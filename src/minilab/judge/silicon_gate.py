@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minilab.facts.errors import InputError
+from minilab.facts.models import dtype_bytes
 from minilab.judge.silicon_rows import Refused, SiliconRow, deduplicate, parse, read_table
 
 MAX_MFU = 0.8
@@ -77,16 +78,10 @@ def mbu(row: SiliconRow) -> float:
     """Share of memory bandwidth that one read of the weights a step touches would take."""
     spec = row.spec
     idle = (1 - spec.top_k / spec.experts) ** running(row) if spec.experts else 0.0
-    experts = spec.weight_bytes() - spec.weight_bytes() if not spec.experts else _expert_bytes(row)
+    experts = spec.routed_params * dtype_bytes(spec.expert_dtype)
     tables = 2 * spec.embedding_params
     read = spec.weight_bytes() - tables - experts * idle
     return read / (row.tp * row.gpu.mem_bw * row.tpot)
-
-
-def _expert_bytes(row: SiliconRow) -> float:
-    from minilab.facts.models import dtype_bytes
-
-    return row.spec.routed_params * dtype_bytes(row.spec.expert_dtype)
 
 
 def running(row: SiliconRow) -> float:

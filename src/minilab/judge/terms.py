@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minilab.facts.cost import FUSED_ALL_REDUCE, Constants, LinearCost
-from minilab.judge.protocol import cost_of
-from minilab.judge.silicon_rows import SiliconRow
+from minilab.judge.protocol import Deployed, cost_of
 
 Array = NDArray[np.float64]
 
@@ -32,7 +31,7 @@ class Shape(NamedTuple):
     window: int
 
 
-def shape_of(row: SiliconRow) -> Shape:
+def shape_of(row: Deployed) -> Shape:
     """The two numbers that turn a step into features."""
     linear = cost_of(row, Constants()).linear()
     return Shape(linear.expert_share, linear.window)
@@ -44,7 +43,7 @@ def values(constants: Constants) -> Array:
     return np.array([1 / v if n[0] == "e" else v for n, v in zip(TERMS, given, strict=True)])
 
 
-def matrix(row: SiliconRow) -> Array:
+def matrix(row: Deployed) -> Array:
     """float64[8 features, 8 terms]: seconds per feature and unit of ``x``, for a row's model.
 
     Each column is the cost model itself with one constant on and the others off.
@@ -59,7 +58,7 @@ def matrix(row: SiliconRow) -> Array:
     return found
 
 
-def row_values(row: SiliconRow, x: Array) -> Array:
+def row_values(row: Deployed, x: Array) -> Array:
     """``x`` as it holds for ``row``: its all-reduce latency is the fused one where it is fused."""
     if not row.launch.fused:
         return x

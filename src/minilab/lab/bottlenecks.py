@@ -1,7 +1,7 @@
 """The five bottlenecks by name, and small runs in which one knob makes each of them bind.
 
 Used by chapter 0. ``measure`` runs an experiment and reads the signals; ``split_run`` puts a wire
-between prefill and decode, in the simplest form that has all its costs (chapter 2 has the real one).
+between prefill and decode in the simplest form that has its costs; chapter 2 goes on from there.
 """
 
 from __future__ import annotations
@@ -92,32 +92,31 @@ BOTTLENECKS = (
 
 
 class Meter(Scheduler):
-    """The real scheduler with a meter: seconds of the run that prompts cost, and decodes.
+    """The real scheduler with a meter: seconds spent in steps, and in steps whose budget is full.
 
-    A prompt is charged what it adds to its step; ``cost`` is seconds by StepShape.
+    ``cost`` says how many seconds a step of some shape lasts.
     """
 
     def __init__(self, config: SchedulerConfig, cost: LinearCost) -> None:
         super().__init__(config)
         self.cost = cost
-        self.prefill_seconds = self.decode_seconds = 0.0
+        self.busy_seconds = self.full_seconds = 0.0
 
     def update(self, plan: StepPlan, outcome: StepOutcome = PLAIN, steps: int = 1) -> StepResult:
         """See ``Scheduler``; a run of decode steps is charged at its middle."""
-        count = plan.num_decodes
-        context = plan.context + count * (steps - 1) // 2
-        decode = self.cost.seconds(StepShape(count, count, context, 0)) if count else 0.0
-        tokens, seqs = count + plan.num_prefill_tokens, count + len(plan.prefills)
-        whole = self.cost.seconds(StepShape(tokens, seqs, context, plan.pairs))
-        self.decode_seconds += steps * decode
-        self.prefill_seconds += steps * (whole - decode)
+        seqs = plan.num_decodes + len(plan.prefills)
+        context = plan.context + plan.num_decodes * (steps - 1) // 2
+        spent = steps * self.cost.seconds(StepShape(plan.num_tokens, seqs, context, plan.pairs))
+        self.busy_seconds += spent
+        if plan.num_tokens >= self.config.max_num_batched_tokens:
+            self.full_seconds += spent
         return super().update(plan, outcome, steps)
 
 
 def measure(experiment: Experiment, slos: str) -> Row:
-    """``sim.sweep_row.numbers`` of a run of one instance, and the shares of its time.
+    """``sim.sweep_row.numbers`` of a run of one instance, and two shares of its duration.
 
-    ``prefill_share`` and ``decode_share``: of the run's duration; the rest is idle.
+    ``busy_share``: some step is under way; ``full_share``: one whose token budget is full.
 
     Raises:
         InputError: more than one instance, whose meters would not add up to one share.
@@ -133,8 +132,8 @@ def measure(experiment: Experiment, slos: str) -> Row:
 
     log = experiment.run(scheduler=make)
     shares = {
-        "prefill_share": meters[0].prefill_seconds / log.duration,
-        "decode_share": meters[0].decode_seconds / log.duration,
+        "busy_share": meters[0].busy_seconds / log.duration,
+        "full_share": meters[0].full_seconds / log.duration,
     }
     return {**numbers(log, slos), **shares}
 
@@ -152,7 +151,7 @@ def split_run(experiment: Experiment, link: str) -> RunLog:
     prefilled = experiment.with_(output_tokens=1).run().requests
     model, wire = get_model(experiment.model), get_link(link)
     cluster = experiment.build()
-    scheduler = cluster.instances[0].scheduler
+    scheduler: Any = cluster.instances[0].scheduler
     waits, spans = np.zeros((2, len(work.requests)))
 
     def arrive(request: Request) -> None:

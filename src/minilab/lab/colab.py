@@ -24,8 +24,8 @@ from minilab.lab.progress import session
 UNSTAMPED = "OWNER/"
 SHOWN_PACKAGES = ("minilab", "numpy", "matplotlib", "torch", "triton")
 _CELL = """\
-# Only on Colab and Kaggle: install minilab from its tag and nothing else (their torch, triton and
-# numpy stay as they are). Anywhere else this changes nothing.
+# On Colab and Kaggle: install minilab from its tag, and nothing else
+# (their own torch, triton and numpy stay). Elsewhere: nothing.
 import os
 
 REPO, TAG = "{repo}", "{tag}"

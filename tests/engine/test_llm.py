@@ -1,0 +1,137 @@
+"""The loop around a model: ends, aborts, errors, the record, and nothing left behind."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from driving import check
+
+from minilab.core.config import SchedulerConfig
+from minilab.core.request import RequestState
+from minilab.engine.config import DecoderConfig
+from minilab.engine.llm import LLM
+from minilab.engine.sampling import SamplingParams
+from minilab.facts import slo
+from minilab.facts.errors import InputError
+
+CONFIG = DecoderConfig(
+    vocab_size=50,
+    hidden_size=32,
+    intermediate_size=48,
+    num_layers=1,
+    num_heads=2,
+    num_kv_heads=1,
+    head_dim=16,
+    rms_norm_eps=1e-6,
+    rope_theta=10_000.0,
+    tie_word_embeddings=True,
+    eos_token_ids=(7,),
+)
+
+
+def weights(config: DecoderConfig = CONFIG) -> dict[str, torch.Tensor]:
+    """Random weights with logits that spread."""
+    torch.manual_seed(3)
+    heads, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    hidden, wide = config.hidden_size, config.intermediate_size
+    shapes = {"model.embed_tokens": (config.vocab_size, hidden)}
+    for layer in range(config.num_layers):
+        name = f"model.layers.{layer}."
+        shapes |= {
+            name + "self_attn.q_proj": (heads, hidden),
+            name + "self_attn.k_proj": (kv, hidden),
+            name + "self_attn.v_proj": (kv, hidden),
+            name + "self_attn.o_proj": (hidden, heads),
+            name + "mlp.gate_proj": (wide, hidden),
+            name + "mlp.up_proj": (wide, hidden),
+            name + "mlp.down_proj": (hidden, wide),
+        }
+    found = {f"{name}.weight": 0.3 * torch.randn(shape) for name, shape in shapes.items()}
+    norms = ["model.norm"]
+    norms += [
+        f"model.layers.{layer}.{part}_layernorm"
+        for layer in range(config.num_layers)
+        for part in ("input", "post_attention")
+    ]
+    return found | {f"{name}.weight": torch.ones(hidden) for name in norms}
+
+
+def engine(blocks: int = 64, **limits: int) -> LLM:
+    return LLM(CONFIG, weights(), SchedulerConfig(blocks, 4, **{"max_num_seqs": 4, **limits}))
+
+
+def test_the_end_of_text_token_stops_a_request() -> None:
+    """Some of many sampled texts meet token 7; each then ends with it, and says why."""
+    llm = engine()
+    prompts = [[k, k + 1, k + 2] for k in range(30)]
+    outputs = llm.generate(prompts, SamplingParams(max_tokens=40))
+    reasons = {output.finish_reason for output in outputs}
+    assert reasons == {"stop", "length"}
+    for output in outputs:
+        stopped = output.finish_reason == "stop"
+        assert (7 in output.token_ids) == stopped
+        assert (output.token_ids[-1] == 7) == stopped
+    on = SamplingParams(max_tokens=40, ignore_eos=True)
+    assert all(len(output.token_ids) == 40 for output in llm.generate(prompts, on))
+
+
+def test_a_stress_with_aborts_leaves_nothing_behind() -> None:
+    """Random arrivals, salts, aborts and a tiny pool; the house rules hold after every step."""
+    rng = random.Random(0)
+    llm = engine(24, max_num_batched_tokens=16)
+    alive: list[RequestState] = []
+    for _ in range(400):
+        if rng.random() < 0.3:
+            prompt = rng.choices(range(50), k=rng.randint(1, 20))
+            rule = SamplingParams(max_tokens=rng.randint(1, 20))
+            alive.append(llm.add(prompt, rule, rng.choice([None, "a"])))
+        if alive and rng.random() < 0.1:
+            victim = alive.pop(rng.randrange(len(alive)))
+            if victim.id in llm.executor.texts and not llm.executor.texts[victim.id].finish_reason:
+                llm.abort(victim)
+        llm.step()
+        check(llm.scheduler)
+    while llm.step():
+        pass
+    assert llm.scheduler.pool.used == 0 and not llm.scheduler.num_running
+
+
+def test_the_record_is_a_run_log_that_goodput_can_judge() -> None:
+    llm = engine()
+    prompts = [[k, 3, 9, k] for k in range(8)]
+    llm.generate(prompts, SamplingParams(max_tokens=12, ignore_eos=True))
+    log = llm.record.to_runlog(data={"name": "test", "kind": "synthetic"})
+    assert log.finished.all() and (log.requests["output_tokens"] == 12).all()
+    assert log.gaps is not None and (log.gaps.counts() == 11).all()
+    judged = slo.goodput(log, "ttft=60,itl=5")
+    assert judged.attainment == 1.0 and judged.goodput is not None and judged.goodput > 0
+    assert slo.attainment(log, "ttft=1e-9") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens", "words"),
+    [
+        ([], 4, "prompt is empty"),
+        ([3, 50], 4, "outside 0..49"),
+        ([1] * 300, 4, "the KV pool holds 256"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(prompt: list[int], tokens: int, words: str) -> None:
+    llm = engine()
+    with pytest.raises(InputError, match=words):
+        llm.generate([prompt], SamplingParams(max_tokens=tokens))
+    assert not llm.scheduler.num_waiting
+
+
+def test_a_checkpoint_that_does_not_fit_is_named() -> None:
+    found = weights()
+    found["model.layers.0.mlp.up_proj.weight"] = torch.zeros(3, 3)
+    with pytest.raises(InputError, match=r"up_proj.weight has shape \[3, 3\]"):
+        LLM(CONFIG, found)
+    del found["model.norm.weight"]
+    with pytest.raises(InputError, match=r"no tensor model\.norm\.weight"):
+        LLM(CONFIG, found)
+    with pytest.raises(InputError, match="model_type is 'gpt2'"):
+        DecoderConfig.from_hf({"model_type": "gpt2"})
