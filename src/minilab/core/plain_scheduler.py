@@ -7,86 +7,13 @@ walks its lists from front to back.
 
 from __future__ import annotations
 
-from collections import deque
-
-from minilab.core.block_hash import SegmentHasher
-from minilab.core.block_pool import BlockPool
-from minilab.core.config import SchedulerConfig
 from minilab.core.plan import Prefill, StepOutcome, StepPlan, StepResult
-from minilab.core.prefix_index import PrefixIndex
-from minilab.core.request import (
-    ABORTED,
-    FINISHED,
-    PREEMPTED,
-    REJECTED,
-    RUNNING,
-    RequestState,
-)
+from minilab.core.request import FINISHED, PREEMPTED, RUNNING, RequestState
+from minilab.core.request_lists import RequestLists
 
 
-class PlainScheduler:
-    """Continuous batching in its plainest form; see ``Scheduler`` for the attributes' meaning."""
-
-    accepts_now = True
-
-    def __init__(self, config: SchedulerConfig) -> None:
-        self.config = config
-        self.pool = BlockPool(config.num_blocks)
-        self.index = PrefixIndex(
-            self.pool,
-            SegmentHasher(config.block_size),
-            config.block_size,
-            config.enable_prefix_caching,
-        )
-        self.waiting: deque[RequestState] = deque()
-        self.prefilling: list[RequestState] = []
-        self.decoding: list[RequestState] = []
-        self.num_preemptions = 0
-        self.peak_used = 0
-
-    @property
-    def num_running(self) -> int:
-        """Requests with a running slot."""
-        return len(self.prefilling) + len(self.decoding)
-
-    @property
-    def num_waiting(self) -> int:
-        """Requests in the queue."""
-        return len(self.waiting)
-
-    def tokens_in_flight(self, steps_over: int = 0) -> int:
-        """KV tokens of running requests."""
-        running = [*self.prefilling, *self.decoding]
-        return sum(request.num_computed_tokens for request in running)
-
-    def blocks_in_use(self, steps_begun: int = 1) -> int:
-        """KV blocks in use."""
-        return self.pool.used
-
-    def match(self, request: RequestState, steps_begun: int = 1) -> int:
-        """Tokens of ``request`` that the prefix index could serve now."""
-        return len(self.index.match(request)) * self.config.block_size
-
-    def blocks(self, tokens: int) -> int:
-        """Blocks that hold ``tokens`` tokens."""
-        return -(-tokens // self.config.block_size)
-
-    def add(self, request: RequestState) -> bool:
-        """Queue a request, or refuse one that the pool could never hold."""
-        longest = request.num_prompt_tokens + request.max_tokens - 1
-        if self.blocks(longest) > self.config.num_blocks:
-            request.status = REJECTED
-            return False
-        self.waiting.append(request)
-        return True
-
-    def abort(self, request: RequestState) -> None:
-        """Forget a request and take its blocks back."""
-        for place in (self.waiting, self.prefilling, self.decoding):
-            if request in place:
-                place.remove(request)
-        self.index.release(request)
-        request.status = ABORTED
+class PlainScheduler(RequestLists):
+    """Continuous batching in its plainest form."""
 
     def schedule(self) -> StepPlan:
         """Plan one step: decodes, then chunks of running prompts, then new ones."""
@@ -157,10 +84,6 @@ class PlainScheduler:
         ]
         plan.num_prefill_tokens += chunk
         return chunk
-
-    def repeats(self, plan: StepPlan) -> int:
-        """One step at a time."""
-        return 1
 
     def update(self, plan: StepPlan, outcome: StepOutcome, steps: int) -> StepResult:
         """Count what the step computed; collect first tokens and ends."""

@@ -1,4 +1,4 @@
-"""mla_decode: one query token per sequence attends over pages of latents (DeepSeek's MLA, absorbed).
+"""mla_decode: one query token per sequence attends over pages of latents (DeepSeek's MLA).
 
 A token is cached as one latent of 512 numbers and 64 rotated ones, shared by all heads. With the
 up-projections absorbed into the query and the output, attention runs on the latent itself: it is
@@ -127,9 +127,9 @@ def mla_decode(
     if checks.reads_values(block_tables, debug):
         paged_checks.check_tables(block_tables, seq_lens, shapes["num_blocks"], block_size)
     chosen = choose_backend("mla_decode", query.device, backend)
-    if kv_cache.dtype == torch.float8_e4m3fn and chosen.name == "triton":
-        if refusal := native_fp8_refusal(chosen.capability):
-            raise ValueError(f"kv_cache is float8_e4m3fn; {refusal}")
+    native = kv_cache.dtype == torch.float8_e4m3fn and chosen.name == "triton"
+    if native and (refusal := native_fp8_refusal(chosen.capability)):
+        raise ValueError(f"kv_cache is float8_e4m3fn; {refusal}")
     num_seqs, heads, _ = query.shape
     out = checks.output(out, (num_seqs, heads, kv_lora_rank), query.dtype, query)
     if chosen.name == "reference":
@@ -178,9 +178,7 @@ def mla_decode_ref(
     """The same in plain torch, in query's dtype (float64 too): multi-query attention."""
     out = query.new_zeros((*query.shape[:2], kv_lora_rank))
     for seq, length in enumerate(seq_lens.tolist()):
-        keys = cached_tokens(
-            kv_cache[:, :, None], block_tables[seq], length, kv_scale, query.dtype
-        )
+        keys = cached_tokens(kv_cache[:, :, None], block_tables[seq], length, kv_scale, query.dtype)
         out[seq] = attend_ref(query[seq, None], keys, keys[:, :, :kv_lora_rank], scale, None)[0]
     return out
 
@@ -227,13 +225,14 @@ def _spec(label: str, element: str, cache: str, heads: int, **more: Any) -> Spec
     types |= {"kv_scale": "*fp32"} if scaled else {}
     names = ("stride_query", "stride_block", "stride_table", "num_splits")
     types |= dict.fromkeys(names, "i32")
-    constants = {"HEADS": heads, "LATENT": 512, "ROPE": 64, "BLOCK_SIZE": 64}
+    constants: dict[str, Any] = {"HEADS": heads, "LATENT": 512, "ROPE": 64, "BLOCK_SIZE": 64}
     constants |= {"TYPE": tiles.triton_type(element), **({} if scaled else {"kv_scale": None})}
     kv_bytes = 1 if scaled else 4 if element == "fp32" else 2
     return Spec(
         f"mla_decode {label}", _mla_split_kernel, types, constants,
-        **{"configs": TABLES[heads > FEW_HEADS, scaled], "expect": NARROW_DOT, **more}, any_value=("num_splits",),
-        case=f"64 sequences of 4096 tokens, {heads} heads", dtype=element,
+        **{"configs": TABLES[heads > FEW_HEADS, scaled], "expect": NARROW_DOT, **more},
+        any_value=("num_splits",), dtype=element,
+        case=f"64 sequences of 4096 tokens, {heads} heads",
         cost=cost([4096] * 64, heads, kv_bytes=kv_bytes),
     )  # fmt: skip
 

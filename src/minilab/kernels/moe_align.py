@@ -8,7 +8,7 @@ the same input gives the same order every time, and the sums of a model's output
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -163,12 +163,12 @@ def cost(num_pairs: int, num_experts: int, block_size: int) -> tuple[int, int]:
 CONFIGS = dict.fromkeys(ARCHS, Config({"BLOCK": 1024}, warps=4))
 
 
-def _spec(label: str, kernel: object, types: dict[str, str], **more: object) -> Spec:
+def _spec(label: str, kernel: Any, types: dict[str, str], **more: Any) -> Spec:
     types = {"topk_ids": "*i32", "counts": "*i32", "num_pairs": "i32", **types}
     constants = {"EXPERTS": 128, "BLOCK_E": 128, "SIZE": 64}
     return Spec(
         f"moe_align {label}", kernel, types, constants, CONFIGS,
-        any_value=("num_pairs", "num_blocks"), **more,  # type: ignore[arg-type]
+        any_value=("num_pairs", "num_blocks"), **more,
     )  # fmt: skip
 
 

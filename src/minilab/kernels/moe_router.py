@@ -3,11 +3,13 @@
 A model with many experts asks only a few of them about each token. Mixtral and Qwen take the top k
 of a softmax; DeepSeek takes sigmoids, adds a bias that balances the load and only chooses (the
 weight itself is without it), and first picks the best groups of experts, so that a token's experts
-sit on few machines. It is a sort of a short row: k times the largest, the lowest index among equals.
+sit on few machines. It sorts the head of a short row: k times the largest, of equals the first.
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -43,7 +45,7 @@ def _keep_best_groups(
             inside = tl.where(expert[None, :] == at[:, None], float("-inf"), inside)
             value += tl.max(inside, 1)
         worth = tl.where((group == g)[None, :], value[:, None], worth)
-    kept = of[None, :] < tl.zeros([BLOCK_T, 1], tl.int32)  # nothing yet
+    kept = tl.zeros(choice.shape, tl.int1)
     for _ in range(TOPK_GROUP):
         value, best = _largest(worth, group, GROUPS - 1)
         kept |= of[None, :] == best[:, None]
@@ -225,7 +227,7 @@ CONFIGS = dict.fromkeys(ARCHS, Config({"BLOCK_T": 4}, warps=4))
 def _spec(label: str, grouped: bool, fast: bool = False) -> Spec:
     types = {"weights": "*fp32", "ids": "*i32", "logits": "*fp32", "bias": "*fp32"}
     types |= {"factor": "fp32", "num_tokens": "i32", "stride_logits": "i32"}
-    constants = {"TOP_K": 8, "BLOCK_K": 8, "SIGMOID": grouped, "RENORMALIZE": True}
+    constants: dict[str, Any] = {"TOP_K": 8, "BLOCK_K": 8, "SIGMOID": grouped, "RENORMALIZE": True}
     if grouped:
         constants |= {"EXPERTS": 256, "BLOCK_E": 256, "GROUPS": 8, "BLOCK_G": 8, "TOPK_GROUP": 4}
     else:

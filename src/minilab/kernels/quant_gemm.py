@@ -1,9 +1,8 @@
-"""quant_gemm: matrix products with small weights. FP8 by FP8, and INT4 weights widened on the way.
+"""quant_gemm: FP8 activations times FP8 weights (W8A8), one scale per token and per channel.
 
-FP8 (W8A8) halves the bytes of both sides and, where the hardware has it, doubles the rate; the
-scales, one per token and one per output channel, factor out of the sum and are applied at the end.
-INT4 weights (W4A16) quarter the bytes that a decode step waits for; they become fp16 in registers,
-so the rate stays, and a large batch gains nothing. Packing is in quant_pack.
+FP8 halves the bytes of both sides and, where the hardware multiplies it, doubles the rate. A scale
+that is constant along the sum factors out of it, so the product runs on the bare codes, and the two
+scales, of the token and of the output channel, are applied once at the end.
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
@@ -13,11 +12,10 @@ from typing import Any
 
 import torch
 
-from minilab.kernels import checks, tiles
+from minilab.kernels import checks
 from minilab.kernels.device import choose_backend, native_fp8_refusal, tl, triton
 from minilab.kernels.e4m3 import decode, decode_tile
 from minilab.kernels.paged_checks import FP8
-from minilab.kernels.quant_pack import GROUP_SIZES, check_layout, unpack_int4
 from minilab.kernels.spec import ARCHS, NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
 
@@ -39,7 +37,8 @@ def _w8a8_kernel(
     """One program: a BLOCK_M x BLOCK_N tile. Eight tiles down, then the next column: their rows of
     b are read from L2."""
     down, across = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    tile_m, tile_n = tl.swizzle2d(tl.program_id(0) // across, tl.program_id(0) % across, down, across, 8)
+    at = tl.program_id(0)
+    tile_m, tile_n = tl.swizzle2d(at // across, at % across, down, across, 8)
     row, column = tile_m * BLOCK_M + tl.arange(0, BLOCK_M), tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     there, inside = row < M, column < N
     acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
@@ -51,57 +50,8 @@ def _w8a8_kernel(
         acc = tl.dot(x, tl.trans(w), acc, max_num_imprecise_acc=BLOCK_K)
     acc *= tl.load(scale_a + row, mask=there, other=0.0)[:, None]
     acc *= tl.load(scale_b + column, mask=inside, other=0.0)[None, :]
-    at = out + row.to(tl.int64)[:, None] * N + column[None, :]
-    tl.store(at, acc.to(out.dtype.element_ty), mask=there[:, None] & inside[None, :])
-
-
-@triton.jit
-def _widen(words, AWQ: tl.constexpr):
-    """Numbers 0..15 of packed ``words`` [R, C] as fp16 1024 + q, [R, 8 C]: 0x6400 is 1024 in fp16,
-    whose last bits count ones."""
-    words = tl.interleave(words, words)
-    words = tl.interleave(words, words)
-    words = tl.interleave(words, words)
-    j = tl.arange(0, words.shape[1]) % 8
-    nibble = j // 2 + j % 2 * 4 if AWQ else j
-    q = (words >> (nibble * 4)[None, :]) & 15
-    return (q | 0x6400).to(tl.int16).to(tl.float16, bitcast=True)
-
-
-@triton.jit
-def _w4a16_kernel(
-    out, x, qweight, scales, qzeros, M, N, K, stride_x,
-    GROUP: tl.constexpr, AWQ: tl.constexpr, TYPE: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """One program: a BLOCK_M x BLOCK_N tile; BLOCK_K inputs of one group at a time."""
-    row, column = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1) * BLOCK_N
-    word = column // 8 + tl.arange(0, BLOCK_N // 8)
-    column += tl.arange(0, BLOCK_N)
-    there, inside = row < M, column < N
-    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for start in range(0, K, BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K)
-        at = x + row.to(tl.int64)[:, None] * stride_x + k[None, :]
-        a = tl.load(at, mask=there[:, None], other=0.0).to(TYPE)
-        fits = (word * 8 < N)[None, :]
-        group = start // GROUP
-        zeros = tl.load(qzeros + group * (N // 8) + word[None, :], mask=fits, other=0)
-        zero = _widen(zeros, AWQ)
-        if AWQ:
-            words = tl.load(qweight + k[:, None] * (N // 8) + word[None, :], mask=fits, other=0)
-            w = _widen(words, AWQ) - zero
-        else:
-            packed = start // 8 + tl.arange(0, BLOCK_K // 8)
-            at = qweight + packed[None, :] * N + column[:, None]
-            words = tl.load(at, mask=inside[:, None], other=0)
-            w = tl.trans(_widen(words, AWQ)) - (zero + 1.0)
-        # q - zero is a small whole number, exact in any type; the scale is left for fp32.
-        part = tl.dot(a, w.to(TYPE), input_precision="ieee")
-        scale = tl.load(scales + group * N + column, mask=inside, other=0.0)
-        acc += part * scale.to(tl.float32)[None, :]
-    at = out + row.to(tl.int64)[:, None] * N + column[None, :]
-    tl.store(at, acc.to(out.dtype.element_ty), mask=there[:, None] & inside[None, :])
+    place = out + row.to(tl.int64)[:, None] * N + column[None, :]
+    tl.store(place, acc.to(out.dtype.element_ty), mask=there[:, None] & inside[None, :])
 
 
 def scaled_mm(
@@ -109,23 +59,23 @@ def scaled_mm(
     b: torch.Tensor,
     scale_a: torch.Tensor,
     scale_b: torch.Tensor,
-    out_dtype: torch.dtype = torch.bfloat16,
+    out_dtype: torch.dtype,
     *,
     config: Config | None = None,
     backend: str = "auto",
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """(a · scale_a) times (b · scale_b), FP8 by FP8 (vLLM's cutlass_scaled_mm, torch's _scaled_mm).
+    """(scale_a · a) times (b · scale_b) (vLLM's cutlass_scaled_mm, torch's _scaled_mm).
 
     Args:
         a: [m, k] FP8 e4m3 as uint8 (portable codec) or float8_e4m3fn (hardware, capability 8.9 and
-            up); rows may have any stride. quant_pack.quantize_rows makes it, and scale_a.
+            up); rows may have any stride. quant_pack.quantize_rows gives it and its scale.
         b: [k, n] of the same dtype, column-major: the ``.t()`` of a weight [n, k].
         scale_a: [m, 1] fp32, one per token.
         scale_b: [1, n] fp32, one per output channel.
-        out_dtype: fp16, bf16 or fp32.
-        config: tiles to use instead of CONFIGS, NATIVE or their tables for few rows.
-        backend: "auto", "triton", "interpreter" or "reference"; capability 8.0 and up.
+        out_dtype: torch.float16, bfloat16 or float32.
+        config: tiles to use instead of those of ``TABLES``.
+        backend: "auto", "triton", "interpreter" or "reference"; Triton from capability 8.0 on.
         out: [m, n] of out_dtype, to write into.
 
     Returns:
@@ -135,5 +85,88 @@ def scaled_mm(
         ValueError: an argument is not as above; the message names it.
     """
     shapes = checks.Shapes()
-    shapes.check("a", a, "n k", FP8, dense_from=1)
+    shapes.check("a", a, "num_tokens k", FP8, dense_from=1)
+    shapes.check("b", b, "k n", (a.dtype,), dense_from=2)
+    shapes.check("scale_a", scale_a, "num_tokens 1", (torch.float32,))
+    shapes.check("scale_b", scale_b, "1 n", (torch.float32,), dense_from=1)
+    if b.stride(0) != 1:
+        raise ValueError(
+            f"b has strides {b.stride()}; it must be column-major: pass weight.t() of a [n, k] one"
+        )
+    if out_dtype not in checks.FLOATS:
+        raise ValueError(f"out_dtype is {out_dtype}; it must be float16, bfloat16 or float32")
+    native = a.dtype == torch.float8_e4m3fn
+    chosen = choose_backend("scaled_mm", a.device, backend, min_capability=min(CONFIGS))
+    if native and chosen.name == "triton" and (refusal := native_fp8_refusal(chosen.capability)):
+        raise ValueError(f"a is float8_e4m3fn; {refusal}")
+    rows, columns = shapes["num_tokens"], shapes["n"]
+    out = checks.output(out, (rows, columns), out_dtype, a)
+    if chosen.name == "reference":
+        return out.copy_(scaled_mm_ref(a, b, scale_a, scale_b, torch.float32))
+    config = config or config_for(TABLES[native, rows <= FEW_ROWS], chosen.capability)
+    down, across = (
+        triton.cdiv(size, config.tiles[tile])
+        for size, tile in ((rows, "BLOCK_M"), (columns, "BLOCK_N"))
+    )
+    if rows:
+        _w8a8_kernel[(down * across,)](
+            out, a, b, scale_a, scale_b, rows, columns, shapes["k"], a.stride(0), b.stride(1),
+            **config.tiles, num_warps=config.warps, num_stages=config.stages,
+        )  # fmt: skip
     return out
+
+
+def scaled_mm_ref(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    out_dtype: torch.dtype,
+) -> torch.Tensor:
+    """The same in plain torch, computed in out_dtype (float64 too) from the codes' values."""
+    x, w = (decode(codes.view(torch.uint8), out_dtype) for codes in (a, b.t()))
+    return (x @ w.T) * scale_a.to(out_dtype) * scale_b.to(out_dtype)
+
+
+def cost(m: int, n: int, k: int, *, out_bytes: int = 2) -> tuple[int, int]:
+    """(bytes, FLOPs): codes of both sides and scales read once, the product written once; a
+    multiply-add for each pair of codes."""
+    return m * k + n * k + out_bytes * m * n + 4 * (m + n), 2 * m * n * k
+
+
+def _tiles(m: int, n: int, k: int, warps: int, stages: int) -> Config:
+    return Config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}, warps, stages)
+
+
+# While decoding there is a handful of rows, and the weights are read for them alone.
+FEW_ROWS = 16
+CONFIGS = dict.fromkeys(ARCHS[1:], _tiles(128, 128, 64, warps=8, stages=3))
+_FEW = dict.fromkeys(ARCHS[1:], _tiles(16, 64, 64, warps=4, stages=5))
+_NATIVE = dict.fromkeys(ARCHS[1:], _tiles(128, 128, 128, warps=8, stages=3))
+_NATIVE_FEW = dict.fromkeys(ARCHS[1:], _tiles(16, 64, 256, warps=4, stages=3))
+TABLES = {  # (hardware FP8, few rows)
+    (False, False): CONFIGS, (False, True): _FEW, (True, False): _NATIVE, (True, True): _NATIVE_FEW,
+}  # fmt: skip
+# The hardware's product of FP8. For 16 rows, Hopper and its successor widen the codes to fp16.
+_WIDE_FP8 = {89: "QMMA", 90: "QGMMA", 100: "UTCQMMA", 120: "QMMA"}
+_NARROW_FP8 = {89: "QMMA", 90: "HMMA", 100: "HMMA", 120: "QMMA"}
+
+
+def _spec(label: str, codes: str, few: bool, expect: dict[int, str], **more: Any) -> Spec:
+    types = {"out": "*bf16", "a": f"*{codes}", "b": f"*{codes}"}
+    types |= dict.fromkeys(("scale_a", "scale_b"), "*fp32")
+    types |= dict.fromkeys(("M", "N", "K", "stride_a", "stride_b"), "i32")
+    native, m = codes != "u8", 16 if few else 8192
+    return Spec(
+        f"quant_gemm {label}", _w8a8_kernel, types, {}, TABLES[native, few], expect,
+        any_value=("M",), case=f"{m} x 8192 x 8192", dtype="fp8" if native else "fp16",
+        cost=cost(m, 8192, 8192), refused=(80,) if native else (), **more,
+    )  # fmt: skip
+
+
+AOT = (
+    _spec("portable", "u8", False, WIDE_DOT, fast=True),
+    _spec("portable few rows", "u8", True, NARROW_DOT),
+    _spec("native", "fp8e4nv", False, _WIDE_FP8),
+    _spec("native few rows", "fp8e4nv", True, _NARROW_FP8),
+)

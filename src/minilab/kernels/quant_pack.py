@@ -71,7 +71,7 @@ def pack_int4(weight: torch.Tensor, group_size: int = 128, layout: str = "awq") 
         )
     if outputs % 8:
         raise ValueError(f"weight has {outputs} outputs; it must have a multiple of 8")
-    groups = weight.T.float().unflatten(0, (-1, group_size))  # [K/group, group, N]
+    groups = weight.T.float().reshape(-1, group_size, outputs)  # [K/group, group, N]
     low, high = groups.amin(1).clamp(max=0), groups.amax(1).clamp(min=0)
     if layout == "gptq":  # a zero point of 0 cannot be stored less one
         low = torch.minimum(low, -high / 14)
@@ -95,7 +95,7 @@ def unpack_int4(
         q, zeros = _nibbles(qweight, AWQ_NIBBLE), _nibbles(qzeros, AWQ_NIBBLE)
     else:
         q, zeros = _nibbles(qweight.T, range(8)).T, _nibbles(qzeros, range(8)) + 1
-    groups = q.unflatten(0, (scales.shape[0], -1))
+    groups = q.reshape(len(scales), -1, q.shape[1])
     return ((groups - zeros[:, None]).double() * scales[:, None].double()).flatten(0, 1).T
 
 
@@ -108,7 +108,7 @@ def check_layout(layout: str) -> None:
 def _words(values: torch.Tensor, order: tuple[int, ...] | range) -> torch.Tensor:
     """[rows, 8 n] numbers of 0 to 15 as [rows, n] int32; number j of eight goes to order[j]."""
     shifts = torch.tensor(order, device=values.device) * 4
-    words = (values.unflatten(1, (-1, 8)).long() << shifts).sum(2)
+    words = (values.reshape(len(values), -1, 8).long() << shifts).sum(2)
     return torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)
 
 

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+SENSITIVE = 32.0
 
 
 class TinyModel:
     """One layer of causal attention over ``vocab`` tokens, greedy; float64 weights from ``seed``.
 
-    The next token depends on every earlier one through its key and value, so one wrong slot in the
-    cache gives other text.
+    The next token depends on every earlier one through its key and value, and a sine behind the
+    attention makes it sensitive: one wrong slot in the cache gives other text.
     """
 
     def __init__(self, vocab: int = 97, width: int = 24, longest: int = 512, seed: int = 0) -> None:
@@ -35,9 +36,10 @@ class TinyModel:
 
     def next_token(self, query: Array, keys: Array, values: Array) -> int:
         """The token after the one whose query [width] this is; keys and values [n, width]."""
-        score = keys @ query / np.sqrt(self.width)
+        score = keys @ query / self.width
         weight = np.exp(score - score.max())
-        return int(((weight @ values / weight.sum()) @ self.head).argmax())
+        mixed = weight @ values / weight.sum()
+        return int((np.sin(SENSITIVE * mixed) @ self.head).argmax())
 
 
 def generate(model: TinyModel, prompt: Sequence[int], max_tokens: int) -> list[int]:
