@@ -118,7 +118,7 @@ def test_kv_budget_is_shown(cli):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "said"), [("a100-80g", "prior, not fitted"), ("h100", "published fit, provisional")]
+    ("gpu", "said"), [("a100-80g", "prior, not fitted"), ("h100", "fitted on ")]
 )
 def test_constants_are_named(cli, gpu, said):
     """A prior looks as sure as a measurement unless the page says which it is."""
@@ -196,10 +196,10 @@ def test_classes_without_requests_are_noted(cli):
 def test_out_holds_the_run(cli, tmp_path):
     """The run log is the run: judged again from its file, it gives the same numbers."""
     path = tmp_path / "run.jsonl"
-    result = cli(*SYNTHETIC, "--slo", "ttft=0.05,itl=0.02", "--out", path).json
+    result = cli(*SYNTHETIC, "--slo", "ttft=0.07,itl=0.02", "--out", path).json
     log = runlog_io.read(path)
     assert len(log) == 60 and log.meta["config"] == result["config"]
-    again = cli("goodput", path, "--slo", "ttft=0.05,itl=0.02", "--json").json
+    again = cli("goodput", path, "--slo", "ttft=0.07,itl=0.02", "--json").json
     assert again["attainment"] == result["attainment"] not in (0.0, 1.0)
     assert math.isclose(again["goodput_per_gpu"], result["goodput_per_gpu"])
     assert again["itl"] == result["itl"]

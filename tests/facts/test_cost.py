@@ -156,7 +156,7 @@ def test_experts_touched_are_neither_all_nor_only_top_k() -> None:
     """Reading all of them doubles the TPOT error, reading top-k's share raises it by half."""
     model = get_model(MOE)
     cost = cost_of(MOE, weight_dtype="bf16")
-    every = model.routed_params * 2 / (3.35e12 * 0.95)
+    every = model.routed_params * 2 / (3.35e12 * cost.constants.e_mem)
 
     def read(tokens: int) -> float:
         return cost.terms(StepShape(tokens, tokens, 0, 0))["expert_weights"]
@@ -222,7 +222,7 @@ def test_windowed_layers_read_the_window() -> None:
 
 def test_linear_attention_costs_per_sequence_not_per_token() -> None:
     cost = cost_of(LINEAR)
-    state = 2 * get_model(LINEAR).state_bytes() / (3.35e12 * 0.95)
+    state = 2 * get_model(LINEAR).state_bytes() / (3.35e12 * cost.constants.e_mem)
     assert cost.terms(StepShape(1, 5, 10**6, 0))["state"] == pytest.approx(5 * state)
     assert cost.linear().per_seq == pytest.approx(13.9e-6 + state)
 
@@ -247,7 +247,8 @@ def test_explain_prints_the_whole_sum() -> None:
             for line in text.splitlines()
         )
     assert f"{cost.seconds(shape) * 1e3:.4f} ms 100.0%" in text
-    assert "48 x 40.6 us" in text and "published fit, provisional" in text.splitlines()[0]
+    launches = f"48 x {cost.constants.t_layer * 1e6:g} us"
+    assert launches in text and "constants: fitted on" in text.splitlines()[0]
     assert "3 x 2000 us" in WfksCost(0.01, 1e-4, 1e-7, 2e-3).explain(StepShape(1, 3, 5, 0))
 
 
@@ -258,8 +259,8 @@ def test_explain_prints_the_whole_sum() -> None:
 def test_default_constants_say_whether_they_were_fitted(name: str) -> None:
     gpu = get_gpu(name)
     constants = Constants.for_gpu(gpu).checked(name)
-    fitted = name in {"h20", "h100", "h200", "b200", "b300", "gb200"}
-    assert constants.provenance.startswith("published fit, provisional") == fitted
+    fitted = name in {"h20", "h100", "h200", "b200", "b300", "gb200", "rtx-4090", "rtx-pro-6000"}
+    assert constants.provenance.startswith("fitted on ") == fitted
     assert fitted or constants.provenance == "prior, not fitted"
     assert (constants.e_link == 0.25) == gpu.links[0].startswith("pcie")
 
@@ -269,7 +270,7 @@ def test_constants_are_checked() -> None:
     assert set(RANGES) == set(constants.to_dict()) - {"provenance"}
     changed = constants.with_values({"e_mem": 0.5}, "mine.json")
     assert changed.e_mem == 0.5 and changed.e_comp == constants.e_comp
-    assert changed.provenance.startswith("e_mem from mine.json; else published fit")
+    assert changed.provenance.startswith("e_mem from mine.json; else fitted on")
     for values, says in [
         ({"e_mem": 95}, "e_mem is 95; expected 0.02 to 1.2"),
         ({"t_layer": 40.6}, "t_layer is 40.6; .*did you mean milli- or microseconds"),
@@ -325,7 +326,8 @@ def test_both_forms_of_a_cost_file(tmp_path: Path) -> None:
         {"model": DENSE, "gpu": "h100", "tp": 2, "kv_dtype": "fp8", "constants": {"e_mem": 0.5}},
     )
     assert isinstance(named, StepCost)
-    assert named.constants.e_mem == 0.5 and named.constants.e_comp == 1.0
+    assert named.constants.e_mem == 0.5
+    assert named.constants.e_comp == Constants.for_gpu(get_gpu("h100")).e_comp
     assert (named.tp, named.kv_dtype, named.link.name) == (2, "fp8", "nvlink-4")
 
 

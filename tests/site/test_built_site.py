@@ -83,6 +83,17 @@ def test_the_status_page_says_how_each_output_came_about(built: Built) -> None:
         assert any(row.split()[0] == name for row in cells), f"the table lacks {name}"
 
 
+def test_no_row_of_the_status_page_is_left_blank(built: Built) -> None:
+    """Each page of the course with outputs names its data, day and versions, as the sample does."""
+    rows = re.findall(r"<tr.*?</tr>", read(built, "book/status.html"), re.DOTALL)
+    cells = [re.sub(r"<[^>]+>|\s+", " ", row) for row in rows if 'href="' in row]
+    stored = [row for row in cells if "Solution of" in row]
+    assert len(stored) == len([page for page in built.pages if page.startswith("solutions/")])
+    assert [row for row in cells if "none named" in row] == []
+    for row in stored:
+        assert re.search(r"20\d\d-\d\d-\d\d; Python \d.* numpy \d.* GPU: ", row), row
+
+
 def test_a_chapter_is_linked_when_its_page_exists_and_planned_when_not(built: Built) -> None:
     course = yaml.safe_load((ROOT / "book" / "course.yml").read_text(encoding="utf-8"))
     text = read(built, "book/index.html")

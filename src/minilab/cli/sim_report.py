@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minilab.cli.error_lines import band_lines, band_of, overload_note
 from minilab.cli.output import duration, facts, plain, quantile_rows, share, table
 from minilab.facts.capacity import NON_TORCH_BYTES, activation_bytes, kv_budget
 from minilab.facts.cost import StepCost
@@ -42,6 +43,7 @@ def report(
     }
     for key in ("data", "workload_hash", "seed", "versions", "config"):
         result[key] = log.meta[key]
+    result["error_band"] = band_of(experiment, result)
     result["notes"] = _notes(experiment, log, result)
     if experiment.prefix_cache and all(request.prompt is None for request in work.requests):
         result["notes"].append("the requests tell lengths only: no two prompts can share a prefix")
@@ -123,6 +125,9 @@ def _notes(experiment: Experiment, log: RunLog, result: dict[str, Any]) -> list[
         ours = getattr(experiment, name)
         if name in cost and cost[name] != ours:
             notes.append(f"the cost file is of {name} {cost[name]}, the KV pool of {ours}")
+    overload = overload_note(result)
+    if overload is not None:
+        notes.append(overload)
     if experiment.num_speculative_tokens:
         notes.append("drafting itself costs nothing here, only verifying does")
     return notes
@@ -143,6 +148,7 @@ def as_text(experiment: Experiment, result: dict[str, Any]) -> str:
     ]
     end = [*_slo_lines(result), *_kv_lines(kv), *_prefix_lines(e, result)]
     end.append(("step cost", f"constants: {result['cost']['provenance']}"))
+    end += band_lines(result)
     end.append(("data", f"{data['kind']}: {data['origin']}"))
     if data["sha256"]:
         end.append(("", f"sha256 {data['sha256']}"))

@@ -3,20 +3,23 @@
 A step's cost is bytes and FLOPs over a peak times one efficiency, plus a few latencies; these are
 the efficiencies and latencies. They are fitted per GPU family and engine, never per row: fewer
 constants extrapolate better to models and cards nobody has measured yet.
+
+The fitted ones ship as data (``constants.json``): values, meaning, range, on what they were fitted,
+and how far they were off where they had not been fitted.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from minilab.facts.errors import InputError
 from minilab.facts.hardware import GPU, get_link
 from minilab.facts.user_input import unknown_name
-
-FUSED_ALL_REDUCE = 3e-6
-"""Seconds per all-reduce when the engine fuses it with the norm that follows."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Constants:
     e_moe: float = 0.15
     """Share of the tensor peak that grouped (expert) GEMMs reach."""
     t_layer: float = 40e-6
-    """Seconds of launch and small kernels per layer and step, once more on a MoE layer."""
+    """Seconds of launch and small kernels per layer and step; see ``moe_launches``."""
     t_seq: float = 14e-6
     """Seconds per sequence and step: sampling, block tables, the host's share."""
     t_req: float = 20e-3
@@ -39,18 +42,20 @@ class Constants:
     """Seconds of latency per all-reduce (two a layer); see FUSED_ALL_REDUCE."""
     e_link: float = 0.15
     """Share of the link's one-way bandwidth that an all-reduce in the engine reaches."""
+    moe_launches: float = 1.0
+    """How often a MoE layer pays ``t_layer`` once more: 0 where experts are one fused kernel."""
     provenance: str = "prior, not fitted"
 
     @classmethod
     def for_gpu(cls, gpu: GPU, fused_all_reduce: bool = False) -> Constants:
-        """Defaults for ``gpu``: a published-data fit for its family, or a stated prior.
+        """Defaults for ``gpu``: fitted on measurements of it or of its family, or a stated prior.
 
-        Hopper (sm 90) and data-centre Blackwell (sm 100, 103) come from a first fit to public
-        vLLM measurements; they are provisional until the calibration is done in the open. All
-        others get one prior for all cards, with the link share of PCIe where that is the link.
+        All cards nobody has fitted get one prior, with the link share of PCIe where that is the
+        link. ``provenance`` says which it was, and how far off it was where it was not fitted.
         """
-        found = _FAMILIES.get(gpu.sm, cls())
-        if gpu.sm not in _FAMILIES and get_link(gpu.links[0]).name.startswith("pcie"):
+        entry = fit_for(gpu)
+        found = cls() if entry is None else cls(**entry["values"], provenance=_provenance(entry))
+        if entry is None and get_link(gpu.links[0]).name.startswith("pcie"):
             found = replace(found, e_link=_PCIE_SHARE)
         return replace(found, t_ar=FUSED_ALL_REDUCE) if fused_all_reduce else found
 
@@ -58,10 +63,10 @@ class Constants:
         """Itself, or InputError when a value lies outside its plausible range (``RANGES``)."""
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
-            unit = "a share of the peak" if name.startswith("e_") else "seconds"
+            unit = _shipped()["constants"][name]["unit"]
             number = not isinstance(value, bool) and isinstance(value, (int, float))
             if not number or not math.isfinite(value) or not low <= value <= high:
-                meant = "" if name.startswith("e_") else "; did you mean milli- or microseconds?"
+                meant = "; did you mean milli- or microseconds?" if unit == "seconds" else ""
                 raise InputError(
                     f"{where}: {name} is {value!r}; expected {low:g} to {high:g} ({unit}){meant}"
                 )
@@ -81,20 +86,41 @@ class Constants:
         return asdict(self)
 
 
+@cache
+def _shipped() -> dict[str, Any]:
+    text = resources.files("minilab.facts").joinpath("constants.json").read_text(encoding="utf-8")
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+def fit_for(gpu: GPU) -> dict[str, Any] | None:
+    """The fit that holds for ``gpu`` as ``constants.json`` has it; None where there is none.
+
+    A card's own fit goes before that of its family. Keys: name, values, fitted, on, source, models,
+    and error (held-out measured / predicted; see ``facts.error_band``).
+    """
+    fits = _shipped()["fits"]
+    for name, entry in fits.items():
+        if gpu.name in entry.get("gpus", ()):
+            return {"name": name, **entry}
+    for name, entry in fits.items():
+        if gpu.sm in entry.get("sm", ()):
+            return {"name": name, **entry}
+    return None
+
+
+def _provenance(entry: dict[str, Any]) -> str:
+    error = entry["error"]
+    parts = [f"{name.upper()} {e['median']:.1%} / {e['p90']:.1%}" for name, e in error.items()]
+    return f"fitted on {entry['on']}; {entry['error_of']}: {', '.join(parts)}"
+
+
+FUSED_ALL_REDUCE: float = _shipped()["fused_all_reduce"]
+"""Seconds per all-reduce when the engine fuses it with the norm that follows."""
+
 RANGES: dict[str, tuple[float, float]] = {
-    "e_mem": (0.02, 1.2),  # above 1: an L2 cache that keeps part of the weights
-    "e_comp": (0.02, 1.2),
-    "e_moe": (0.005, 1.2),
-    "t_layer": (0.0, 5e-3),
-    "t_seq": (0.0, 5e-3),
-    "t_req": (0.0, 5.0),
-    "t_ar": (0.0, 5e-3),
-    "e_link": (0.005, 1.2),
+    name: (row["range"][0], row["range"][1]) for name, row in _shipped()["constants"].items()
 }
+"""The plausible range of each constant: wider than any fit, narrow enough to catch a wrong unit."""
 
-_FIT = "published fit, provisional (public vLLM measurements, AIConfigurator silicon data)"
-_PCIE_SHARE = 0.25  # 16 of 64 GB/s: one published run on two RTX PRO 6000 (LLMServingSim 2.0)
-
-_HOPPER = Constants(0.95, 1.0, 0.16, 40.6e-6, 13.9e-6, 20e-3, 20e-6, 0.15, _FIT)
-_BLACKWELL = Constants(0.975, 0.43, 0.13, 35.6e-6, 12.7e-6, 34e-3, 20e-6, 0.15, _FIT)
-_FAMILIES = {90: _HOPPER, 100: _BLACKWELL, 103: _BLACKWELL}
+_PCIE_SHARE: float = _shipped()["pcie_share"]

@@ -2,7 +2,7 @@
 
 Per step with n new tokens, L layers, tp GPUs (bytes and FLOPs of the whole model):
 
-    layers             (L + MoE layers) * t_layer
+    layers             (L + MoE layers * moe_launches) * t_layer
     weights            dense bytes / (tp * BW * e_mem)
     gemm               n * 2 * dense parameters / (tp * F * e_comp)
     expert_weights     expert bytes * (1 - (1 - k/E)^n) / (tp * BW * e_mem)
@@ -65,7 +65,7 @@ class StepCost:
         m, c, tp = self.model, self.constants, self.tp
         dense, expert = m.weight_dtypes(self.weight_dtype)
         read = self.gpu.mem_bw * c.e_mem
-        fixed = (m.layers + m.moe_layers) * c.t_layer + self._dense_bytes() / (tp * read)
+        fixed = self._launches() * c.t_layer + self._dense_bytes() / (tp * read)
         per_token = 2 * self._dense_params() / (tp * self.gpu.flops_at(dense) * c.e_comp)
         active = 2 * m.moe_layers * m.top_k * m.expert_params
         per_token += active / (tp * self.gpu.flops_at(expert) * c.e_moe)
@@ -84,6 +84,10 @@ class StepCost:
             expert_read=m.routed_params * dtype_bytes(expert) / (tp * read),
             expert_share=m.top_k / m.experts if m.experts else 0.0,
         )
+
+    def _launches(self) -> float:
+        """Layers, those with experts counted ``1 + moe_launches`` times."""
+        return self.model.layers + self.model.moe_layers * self.constants.moe_launches
 
     def _dense_params(self) -> int:
         return self.model.body_params + self.model.head_params
@@ -119,8 +123,8 @@ class StepCost:
             text = f"{what}{split} / ({peak / 1e12:.4g} TFLOPS x {share:g})"
             add(name, flops / (tp * peak * share), text)
 
-        launches = m.layers + m.moe_layers
-        add("layers", launches * c.t_layer, f"{launches} x {c.t_layer * 1e6:g} us")
+        launches = self._launches()
+        add("layers", launches * c.t_layer, f"{launches:g} x {c.t_layer * 1e6:g} us")
         size = self._dense_bytes()
         add("weights", size / (tp * read), f"{size / 1e9:.4g} GB{split} {by_read}")
         flops = 2 * self._dense_params()

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from minilab.facts.cost import Constants
-from minilab.judge.fit import fit
+from minilab.judge.closed_form import ClosedForm
+from minilab.judge.fit import Equation, fit
 from minilab.judge.scores import Error
-from minilab.judge.silicon_fit import PRIORS, Frozen
+from minilab.judge.silicon_fit import PRIORS, Frozen, matrix_of
 from minilab.judge.silicon_rows import SiliconRow
 from minilab.judge.split import Split
 from minilab.judge.terms import FEATURES, FITTED, TERMS, Array, values
@@ -86,10 +87,6 @@ def ablate(
 
 def _alone(frozen: dict[str, tuple[Constants, list[Frozen]]]) -> dict[str, Any]:
     """TPOT as one decode step, constants fitted to that."""
-    from minilab.judge.closed_form import ClosedForm
-    from minilab.judge.fit import Equation
-    from minilab.judge.silicon_fit import matrix_of
-
     pairs = []
     names = [name for name in FITTED if name != "t_req"]
     for begin, parts in frozen.values():

@@ -7,12 +7,13 @@ D is a decode step of the running batch, dP what one more prompt adds to the ste
 prompt's own step. Every other client puts one prompt into each ``osl`` steps of mine, so a token
 takes (C - 1)/osl prompts longer than its decode step. In TTFT, ``burst`` is the share of requests
 that start together (1 in 10), and ``queue`` the wait behind prompts that come later, by their share
-of time rho: 0.9 * rho * dP / (2 * max(1 - rho, 0.15)).
+of time rho: 0.9 * rho * dP / (2 * max(1 - rho, 0.15)). Clients whose requests do not fit the KV
+pool wait for those that run.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +21,9 @@ import numpy as np
 from minilab.facts.cost import Constants
 from minilab.judge import protocol
 from minilab.judge.silicon_rows import SiliconRow
-from minilab.judge.terms import Array, matrix, row_values, shape_of, values
+from minilab.judge.terms import FEATURES, Array, matrix, row_values, shape_of, values
 
+REQUESTS = FEATURES.index("requests")
 BURST = 1 / protocol.REQUESTS_PER_CLIENT
 LEAST_IDLE = 0.15
 
@@ -59,35 +61,39 @@ class ClosedForm:
             running = max(1.0, min(running, tokens / context))
         seen = min(context, shape.window) if shape.window else context
         window = running * seen if shape.window else 0.0
-        idle = 1.0 - shape.expert_share
+        idle: float = 1.0 - shape.expert_share
         touched = 1 - idle**running
         decode = np.array([1, running, touched, running, running * context, window, 0, 0])
-        steps = max(1.0, prompt / row.launch.budget)
+        steps = float(max(1.0, prompt / row.launch.budget))
         more = steps * (1 - idle ** (running + prompt / steps) - touched)
         pairs = prompt * (prompt + 1) / 2
         one = np.array([0, prompt, more, steps, 0, 0, pairs, 0])
         # Prompts that share a step share its reading of experts, too.
-        joined = max(1.0, (running - 1) * steps / output)
+        joined = float(max(1.0, (running - 1) * steps / output))
         shared = one.copy()
         shared[2] /= joined
         return cls(
             decode, one, decode + (running - 1) / output * shared, running, row.concurrency, output
         )
 
-    def latency(self, seconds: Array) -> Latency:
-        """TTFT and TPOT, given seconds per feature (``matrix @ x``)."""
-        step, prompt, request = self.decode @ seconds, self.prompt @ seconds, seconds[7]
-        tpot = float(self.tpot @ seconds)
+    def ttft(self, seconds: Array) -> Array:
+        """TTFT's features, given ``seconds`` per feature: how long the queue is depends on them."""
+        step, prompt = float(self.decode @ seconds), float(self.prompt @ seconds)
         busy = self.running * prompt
         rho = busy / (busy + self.output * step)
-        burst = BURST / 2 * (self.running - 1) * prompt
-        queue = (1 - BURST) * rho * prompt / (2 * max(1 - rho, LEAST_IDLE))
-        waiting = self.clients - self.running  # for KV blocks: behind those who run
-        blocked = waiting / self.running * self.output * tpot
-        return Latency(float(request + prompt + 1.5 * step + burst + queue + blocked), tpot)
+        burst = BURST / 2 * (self.running - 1)
+        queue = (1 - BURST) * rho / (2 * max(1 - rho, LEAST_IDLE))
+        blocked = (self.clients - self.running) / self.running * self.output
+        found: Array = (1 + burst + queue) * self.prompt + 1.5 * self.decode + blocked * self.tpot
+        found[REQUESTS] = 1.0
+        return found
+
+    def latency(self, seconds: Array) -> Latency:
+        """TTFT and TPOT, given seconds per feature (``matrix @ x``)."""
+        return Latency(float(self.ttft(seconds) @ seconds), float(self.tpot @ seconds))
 
 
 def predict(row: SiliconRow, constants: Constants) -> Latency:
     """TTFT and TPOT of a row's benchmark by the closed form. Raises InputError."""
-    x = row_values(row, values(replace(constants)))
+    x = row_values(row, values(constants))
     return ClosedForm.of(row).latency(matrix(row) @ x)

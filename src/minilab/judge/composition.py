@@ -25,7 +25,7 @@ from minilab.sim.tick_cost import TickCost
 
 
 class Requests(NamedTuple):
-    """What each finished request of a simulated run saw, float64[R] seconds, and of what it is made.
+    """What each finished request of a simulated run saw, float64[R] seconds, and its features.
 
     ``ttft == ttft_features @ matrix @ x`` while the schedule holds (float64[R, 8], see ``terms``);
     the same for ``tpot``, which is NaN for one-token outputs. ``ids``: int64[R], ascending.

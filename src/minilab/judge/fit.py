@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -135,15 +135,13 @@ class _Problem:
         return gradient, curvature + 2 * self._prior_weight * np.eye(len(z))
 
     def constants(self, z: Array) -> Constants:
-        found = np.exp(z)
-        return replace(
-            self._base, **dict(zip(self._names, (float(v) for v in found), strict=True))
-        )
+        found: dict[str, Any] = {
+            name: float(v) for name, v in zip(self._names, np.exp(z), strict=True)
+        }
+        return replace(self._base, **found)
 
     def at_bound(self, z: Array) -> dict[str, float]:
         edge = (z <= self.low + 1e-6) | (z >= self.high - 1e-6)
         return {
-            name: float(np.exp(v))
-            for name, v, out in zip(self._names, z, edge, strict=True)
-            if out
+            name: float(np.exp(v)) for name, v, out in zip(self._names, z, edge, strict=True) if out
         }

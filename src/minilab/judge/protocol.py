@@ -28,8 +28,8 @@ from minilab.sim.cluster import Cluster
 REQUESTS_PER_CLIENT = 10
 BLOCK_SIZE = 16
 EXACT_OUTPUT_JITTER = 0.05
-"""Clients with outputs of *exactly* one length would stay in step for ever, and each wave of prompts
-would arrive at once; the published TTFTs show no such waves."""
+"""Clients with outputs of *exactly* one length would stay in step for ever, and each wave of
+prompts would arrive at once; the published TTFTs show no such waves."""
 
 
 class Deployed(Protocol):

@@ -1,8 +1,7 @@
-"""Replaying a published run: the same requests, limits and blocks, with at most four terms fitted."""
+"""Replaying a published run: its requests, limits and blocks, with at most four terms fitted."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,8 +45,7 @@ def start_of(run: PublishedRun) -> Constants:
     Both clocks start when the engine has the request, so ``t_req`` is 0; a step in a CUDA graph
     launches a layer in about 10 us. The rest is the prior of the card.
     """
-    base = Constants(e_link=PCIE_SHARE) if run.tp > 1 else Constants()
-    return replace(base, t_req=0.0, t_layer=10e-6)
+    return Constants(t_req=0.0, t_layer=10e-6, e_link=PCIE_SHARE)
 
 
 def replay(run: PublishedRun, constants: Constants) -> Replayed:
@@ -69,7 +67,7 @@ def replay(run: PublishedRun, constants: Constants) -> Replayed:
 
 
 def fit_run(
-    run: PublishedRun, start: Constants, names: tuple[str, ...] = FITTED, rounds: int = 8
+    run: PublishedRun, start: Constants, names: tuple[str, ...] = FITTED, rounds: int = 5
 ) -> Fitted:
     """The terms ``names`` fitted on the run's own requests, the schedule taken from simulations."""
     found = Fitted(start, {}, float("inf"))
@@ -129,7 +127,9 @@ def report(run: PublishedRun, constants: Constants, fitted: tuple[str, ...]) -> 
         "constants": {n: getattr(constants, n) for n in TERMS},
         **quantile_errors(run, seen),
         "makespan": made.makespan / run.makespan - 1,
-        "request_median": {"ttft": float(np.median(each_ttft)), "tpot": float(np.median(each_tpot))},
+        "request_median": {
+            "ttft": float(np.median(each_ttft)),
+            "tpot": float(np.median(each_tpot)),
+        },
         "preemptions": made.preemptions,
     }
-

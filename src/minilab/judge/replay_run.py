@@ -100,7 +100,9 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give a published run") from None
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); give a published run"
+        ) from None
     rows = []
     for number, line in enumerate(lines, 1):
         try:

@@ -1,4 +1,4 @@
-"""Scores: how far predictions lie from measurements, and how far measurements lie from each other."""
+"""Scores: how far predictions lie from measurements, and measurements from each other."""
 
 from __future__ import annotations
 

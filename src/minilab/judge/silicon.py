@@ -7,13 +7,14 @@ from typing import Any
 
 from minilab.facts.cost import Constants
 from minilab.judge.ablation import ablate
-from minilab.judge.fit import Fitted
+from minilab.judge.fit import Fitted, fit
 from minilab.judge.scores import Scored, errors, spread, table
-from minilab.judge.silicon_fit import Frozen, Progress, fit_rows
+from minilab.judge.silicon_fit import PRIORS, Frozen, Progress, fit_rows
 from minilab.judge.silicon_gate import Silicon
 from minilab.judge.silicon_rows import SiliconRow
 from minilab.judge.split import halves, leave_one_pair_out
 from minilab.judge.store import ScoreStore
+from minilab.judge.terms import moe_launches
 
 FAMILIES = ("hopper", "blackwell")
 
@@ -58,8 +59,9 @@ def calibrate(
 
 def start(rows: Sequence[SiliconRow]) -> Constants:
     """Where a fit begins: priors for the six, and the two that stay fixed (t_ar, e_link)."""
-    moe, comp = 0.15, 0.9 if rows[0].family == "hopper" else 0.5
-    return Constants(0.9, comp, moe, 40e-6, 14e-6, 30e-3)
+    launches = moe_launches(rows[0].gpu)
+    comp = 0.9 if rows[0].family == "hopper" else 0.5
+    return Constants(0.9, comp, 0.15, 40e-6, 14e-6, 30e-3, moe_launches=launches)
 
 
 def _leave_out(rows: list[SiliconRow], store: ScoreStore, progress: Progress) -> list[Scored]:
@@ -74,9 +76,6 @@ def _leave_out(rows: list[SiliconRow], store: ScoreStore, progress: Progress) ->
 
 
 def _fit_frozen(part: Frozen, begin: Constants) -> Fitted:
-    from minilab.judge.fit import fit
-    from minilab.judge.silicon_fit import PRIORS
-
     return fit(part.equations(), begin, priors=PRIORS)
 
 

@@ -1,4 +1,4 @@
-"""From rows to constants: six per GPU family, fitted on frozen compositions, scored by simulation."""
+"""From rows to constants: six a GPU family, fitted on frozen compositions, scored by simulation."""
 
 from __future__ import annotations
 
@@ -54,11 +54,13 @@ class Frozen:
                 progress(f"{at} of {len(rows)} rows")
         return cls(tuple(kept), tuple(seen))
 
-    def equations(self, change: Callable[[SiliconRow, Array], Array] | None = None) -> list[Equation]:
+    def equations(
+        self, change: Callable[[SiliconRow, Array], Array] | None = None
+    ) -> list[Equation]:
         """Two equations a row. ``change`` edits a row's cost matrix first (ablations).
 
-        Pairs with few rows get more weight a row (the square root of their share), or the most
-        measured model would be the only one that counts.
+        Each (model, GPU) pair counts the same, however many rows it has: what is asked of the
+        constants is to hold for the next model, not for the most measured one.
         """
         count = Counter(row.pair for row in self.rows)
         even = len(self.rows) / len(count)
@@ -67,7 +69,7 @@ class Frozen:
             per_unit = matrix_of(row)
             if change is not None:
                 per_unit = change(row, per_unit)
-            weight = (even / count[row.pair]) ** 0.5
+            weight = even / count[row.pair]
             made.append(Equation(seen.tpot_features @ per_unit, row.tpot, weight))
             made.append(Equation(seen.ttft_features @ per_unit, row.ttft, TTFT_WEIGHT * weight))
         return made

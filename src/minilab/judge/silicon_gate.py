@@ -30,9 +30,7 @@ def read_silicon(path: str | Path, engine: str | None = "vllm") -> Silicon:
     Raises InputError when the file cannot be read.
     """
     raw = [
-        row
-        for row in read_table(path)
-        if row["mode"] == "agg" and engine in (None, row["backend"])
+        row for row in read_table(path) if row["mode"] == "agg" and engine in (None, row["backend"])
     ]
     kept, refused = deduplicate(raw)
     rows = []
@@ -67,7 +65,7 @@ def why_impossible(row: SiliconRow) -> str | None:
         )
     bandwidth = mbu(row)
     if bandwidth > MAX_MBU:
-        return f"reading the weights in {1e3 * row.tpot:.2f} ms takes {bandwidth:.0%} of peak bandwidth"
+        return f"reading the weights in {1e3 * row.tpot:.2f} ms takes {bandwidth:.0%} of peak"
     compute = mfu(row)
     if compute > MAX_MFU:
         return f"its tokens per second take {compute:.0%} of the tensor peak; at most {MAX_MFU:.0%}"

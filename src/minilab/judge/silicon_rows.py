@@ -118,17 +118,28 @@ def deduplicate(rows: Iterable[Mapping[str, str]]) -> tuple[list[Mapping[str, st
     """One row per measurement: equal digits of TTFT and TPOT on one system are one measurement.
 
     Published dumps overlap, and relabelled twins list one run under several tp and ep; of twins
-    the one that claims the fewest GPUs stays.
+    the one that claims the fewest GPUs stays. Rows with words for numbers are refused.
     """
     kept: dict[tuple[str, str, str], Mapping[str, str]] = {}
-    dropped = []
-    for row in sorted(rows, key=lambda row: (_claimed(row), row["id"])):
-        what = (row["silicon_ttft_ms"], row["silicon_tpot_ms"], row["system"])
+    dropped: list[Refused] = []
+    sound: list[tuple[float, str, int, Mapping[str, str]]] = []
+    for row in rows:
+        try:
+            sound.append((_claimed(row), row["id"], len(sound), row))
+        except InputError as error:
+            dropped.append(Refused(row["id"], str(error).removeprefix(f"{row['id']}: ")))
+    for *_, row in sorted(sound):
+        what = (_digits(row, "silicon_ttft_ms"), _digits(row, "silicon_tpot_ms"), row["system"])
         if what in kept:
             dropped.append(Refused(row["id"], f"the same measurement as {kept[what]['id']}"))
         else:
             kept[what] = row
     return list(kept.values()), dropped
+
+
+def _digits(row: Mapping[str, str], name: str) -> str:
+    """Nine digits: dumps of one measurement differ in the sixteenth."""
+    return f"{_number(row, name):.9g}"
 
 
 def _claimed(row: Mapping[str, str]) -> float:

@@ -7,12 +7,13 @@ what each constant charges for one of them. ``x`` holds 1/efficiency and seconds
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minilab.facts.cost import FUSED_ALL_REDUCE, Constants, LinearCost
+from minilab.facts.hardware import GPU
 from minilab.judge.protocol import Deployed, cost_of
 
 Array = NDArray[np.float64]
@@ -48,11 +49,11 @@ def matrix(row: Deployed) -> Array:
 
     Each column is the cost model itself with one constant on and the others off.
     """
-    columns = [_column(cost_of(row, _only(name)).linear(), name) for name in TERMS]
+    columns = [_column(cost_of(row, _only(name, row)).linear(), name) for name in TERMS]
     found = np.array(columns).T
     if row.launch.fused:  # cost_of sets t_ar for such a row, whatever it is given
         at = TERMS.index("t_ar")
-        fixed = cost_of(row, _only("t_ar")).linear().fixed
+        fixed = cost_of(row, _only("t_ar", row)).linear().fixed
         found[0] -= fixed
         found[0, at] = fixed / FUSED_ALL_REDUCE
     return found
@@ -67,9 +68,18 @@ def row_values(row: Deployed, x: Array) -> Array:
     return changed
 
 
-def _only(name: str) -> Constants:
-    off = {n: math.inf if n[0] == "e" else 0.0 for n in TERMS}
-    return Constants(**{**off, name: 1.0})
+def moe_launches(gpu: GPU) -> float:
+    """What ``Constants.moe_launches`` is on ``gpu``: known, not fitted.
+
+    Data-centre Blackwell runs routing and experts as one fused kernel; elsewhere a MoE layer
+    launches about twice as much as a dense one.
+    """
+    return 0.0 if gpu.sm in (100, 103) else 1.0
+
+
+def _only(name: str, row: Deployed) -> Constants:
+    off: dict[str, Any] = {n: math.inf if n[0] == "e" else 0.0 for n in TERMS}
+    return Constants(**{**off, name: 1.0}, moe_launches=moe_launches(row.gpu))
 
 
 def _column(linear: LinearCost, name: str) -> list[float]:

@@ -145,6 +145,8 @@ def main(argv: list[str] | None = None) -> int:
         for spec, arch in _jobs(args):
             result = in_a_child(spec, arch)
             wrong += problems(spec, arch, result)
+            if arch in spec.refused:
+                result = {"refused": native_fp8_refusal(arch)}
             rows.append({"spec": spec.name, "arch": arch, **result, **_work(spec)})
             print(_line(rows[-1]), flush=True)
     if args.json:
@@ -180,8 +182,8 @@ def _work(spec: Spec) -> dict[str, Any]:
 
 def _line(row: dict[str, Any]) -> str:
     start = f"{row['spec']:34s} sm_{row['arch']:<4d}"
-    if "error" in row:
-        return f"{start} refused: {row['error'][-90:]}"
+    if "registers" not in row:
+        return f"{start} {next(iter(row.keys() & {'error', 'refused'}))}"
     matrix = " ".join(f"{name} {count}" for name, count in row["matrix"].items()) or "-"
     return (
         f"{start} {row['registers']:3d} registers, {row['stack']} stack,"

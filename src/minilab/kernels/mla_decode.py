@@ -9,15 +9,14 @@ one read, and decoding is no longer bound by memory alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from minilab.kernels import checks, paged_checks, tiles
 from minilab.kernels.device import Backend, choose_backend, native_fp8_refusal, sm_count, tl, triton
-from minilab.kernels.paged_decode import MAX_SPLITS, _combine_kernel, _splits_for
-from minilab.kernels.paged_ref import attend_ref, cached_tokens
+from minilab.kernels.mla_ref import cost, mla_decode_ref
+from minilab.kernels.paged_decode import MAX_SPLITS, _combine_kernel
 from minilab.kernels.spec import ARCHS, NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
 WIDTHS = (16, 32, 64, 128, 256, 512)
@@ -92,16 +91,12 @@ def mla_decode(
             (q_nope times the key's up-projection), then the rotated one; rows of any stride.
         kv_cache: [num_blocks, block_size, kv_lora_rank + rope] (vLLM's), blocks dense; query's
             dtype, or FP8 e4m3 as uint8 (portable codec) or float8_e4m3fn (capability 8.9 and up).
-        block_tables: [num_seqs, max_blocks] int32; entries past a length are not looked at.
-        seq_lens: [num_seqs] int32, cached tokens, the newest included; 0 gives zeros.
+        block_tables, seq_lens, num_splits, backend, debug: as for paged_decode.
         scale: factor of q·k: 1/sqrt of the head size *before* absorption (192 in DeepSeek-V3).
         kv_lora_rank: numbers of a latent; this and the rest are one of WIDTHS each.
         kv_scale: what stored FP8 is multiplied by: a number, or fp32 [1].
-        num_splits: programs that share one sequence, 1 to 64; None to fill the GPU.
-        config: tiles to use instead of CONFIGS.
-        backend: "auto", "triton", "interpreter" or "reference".
+        config: tiles to use instead of those of TABLES.
         out: [num_seqs, num_heads, kv_lora_rank] of query's dtype, to write into.
-        debug: also read block_tables and seq_lens on a GPU to check them (waits for it).
 
     Returns:
         ``out`` or a new tensor: for the value's up-projection to be applied to.
@@ -130,16 +125,16 @@ def mla_decode(
     native = kv_cache.dtype == torch.float8_e4m3fn and chosen.name == "triton"
     if native and (refusal := native_fp8_refusal(chosen.capability)):
         raise ValueError(f"kv_cache is float8_e4m3fn; {refusal}")
-    num_seqs, heads, _ = query.shape
+    num_seqs, heads = shapes["num_seqs"], shapes["num_heads"]
     out = checks.output(out, (num_seqs, heads, kv_lora_rank), query.dtype, query)
     if chosen.name == "reference":
         arrays = (query, kv_cache, block_tables, seq_lens, scale)
         return out.copy_(mla_decode_ref(*arrays, kv_lora_rank=kv_lora_rank, kv_scale=kv_scale))
-    config = config or _config_of(kv_cache, heads, chosen)
+    config = config or _config_of(query, kv_cache, chosen)
     chunks = triton.cdiv(heads, config.tiles["BLOCK_H"])
     if num_splits is None:
-        reach = block_tables.shape[1] * block_size
-        num_splits = _splits_for(num_seqs * chunks, reach, sm_count(query.device))
+        room = sm_count(query.device) * (2 if config.tiles["BLOCK_H"] <= FEW_HEADS else 1)
+        num_splits = _splits_for(num_seqs * chunks, room, block_tables.shape[1] * block_size)
     if not 1 <= num_splits <= MAX_SPLITS:
         raise ValueError(f"num_splits is {num_splits}; it must be within 1 and {MAX_SPLITS}")
     if not num_seqs:
@@ -152,51 +147,22 @@ def mla_decode(
         kv_lora_rank, rope, block_size, tiles.compute_type(query.dtype, chosen), **config.tiles,
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
-    _combine_kernel[(num_seqs * heads,)](
-        out, partial, lse, num_splits, kv_lora_rank, triton.next_power_of_2(num_splits)
-    )
+    parts = (out, partial, lse, num_splits, kv_lora_rank, triton.next_power_of_2(num_splits))
+    _combine_kernel[(num_seqs * heads,)](*parts, num_warps=COMBINE[75].warps)
     return out
 
 
-def _config_of(cache: torch.Tensor, heads: int, chosen: Backend) -> Config:
-    """fp32 in full precision has no tensor-core path: on a GPU it takes the tiles without dot."""
-    plain = cache.dtype == torch.float32 and chosen.name == "triton"
-    table = TABLES[heads > FEW_HEADS, cache.dtype in paged_checks.FP8]
+def _config_of(query: torch.Tensor, cache: torch.Tensor, chosen: Backend) -> Config:
+    """fp32 in full precision has no tensor-core path: on a GPU it goes without dot."""
+    plain = query.dtype == torch.float32 and chosen.name == "triton"
+    table = TABLES[query.shape[1] > FEW_HEADS, cache.dtype in paged_checks.FP8]
     return config_for(table, 75 if plain else chosen.capability)
 
 
-def mla_decode_ref(
-    query: torch.Tensor,
-    kv_cache: torch.Tensor,
-    block_tables: torch.Tensor,
-    seq_lens: torch.Tensor,
-    scale: float,
-    *,
-    kv_lora_rank: int = 512,
-    kv_scale: paged_checks.Scale = None,
-) -> torch.Tensor:
-    """The same in plain torch, in query's dtype (float64 too): multi-query attention."""
-    out = query.new_zeros((*query.shape[:2], kv_lora_rank))
-    for seq, length in enumerate(seq_lens.tolist()):
-        keys = cached_tokens(kv_cache[:, :, None], block_tables[seq], length, kv_scale, query.dtype)
-        out[seq] = attend_ref(query[seq, None], keys, keys[:, :, :kv_lora_rank], scale, None)[0]
-    return out
-
-
-def cost(
-    seq_lens: Sequence[int],
-    num_heads: int,
-    kv_lora_rank: int = 512,
-    rope: int = 64,
-    *,
-    kv_bytes: int = 2,
-    query_bytes: int = 2,
-) -> tuple[int, int]:
-    """(bytes, FLOPs): each cached row read once, queries read, outputs written; per head and token
-    a multiply-add for each number of the row (scores) and of the latent (mixing)."""
-    tokens, rows, width = sum(seq_lens), len(seq_lens) * num_heads, kv_lora_rank + rope
-    moved = tokens * width * kv_bytes + rows * (width + kv_lora_rank) * query_bytes
-    return moved, 2 * tokens * num_heads * (width + kv_lora_rank)
+def _splits_for(programs: int, room: int, tokens: int) -> int:
+    """Splits so that all programs find ``room`` at once. No more: each leaves a partial result of
+    512 numbers a head, which for 128 heads soon outweighs the cache. None has under 256 tokens."""
+    return max(1, min(room // max(programs, 1), tokens // 256, MAX_SPLITS))
 
 
 # Without tensor cores (75: Triton emits none for it) two heads and sixteen tokens at a time.
@@ -211,6 +177,7 @@ CONFIGS = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 32))}
 _FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 64))}
 # From 64 rows on, Hopper and Blackwell multiply from shared memory; elsewhere 64 rows spill.
 FEW_HEADS = 16
+COMBINE = dict.fromkeys(ARCHS, Config({"SPLITS": MAX_SPLITS}, warps=8))
 _MANY = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 64), 100: _dot(64, 32)}
 _MANY_FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 32)}
 TABLES = {  # (more than FEW_HEADS, FP8)
@@ -218,22 +185,22 @@ TABLES = {  # (more than FEW_HEADS, FP8)
 }  # fmt: skip
 
 
-def _spec(label: str, element: str, cache: str, heads: int, **more: Any) -> Spec:
+def _spec(label: str, element: str, cache: str, heads: int, shape: Any = None, **more: Any) -> Spec:
     scaled = cache != element
     types = {"partial": "*fp32", "lse": "*fp32", "query": f"*{element}", "kv_cache": f"*{cache}"}
     types |= {"block_tables": "*i32", "seq_lens": "*i32", "scale": "fp32"}
     types |= {"kv_scale": "*fp32"} if scaled else {}
-    names = ("stride_query", "stride_block", "stride_table", "num_splits")
-    types |= dict.fromkeys(names, "i32")
+    types |= dict.fromkeys(("stride_query", "stride_block", "stride_table", "num_splits"), "i32")
     constants: dict[str, Any] = {"HEADS": heads, "LATENT": 512, "ROPE": 64, "BLOCK_SIZE": 64}
     constants |= {"TYPE": tiles.triton_type(element), **({} if scaled else {"kv_scale": None})}
+    constants |= shape or {}
     kv_bytes = 1 if scaled else 4 if element == "fp32" else 2
     return Spec(
         f"mla_decode {label}", _mla_split_kernel, types, constants,
         **{"configs": TABLES[heads > FEW_HEADS, scaled], "expect": NARROW_DOT, **more},
         any_value=("num_splits",), dtype=element,
         case=f"64 sequences of 4096 tokens, {heads} heads",
-        cost=cost([4096] * 64, heads, kv_bytes=kv_bytes),
+        cost=None if shape else cost([4096] * 64, heads, kv_bytes=kv_bytes),
     )  # fmt: skip
 
 
@@ -243,6 +210,12 @@ AOT = (
     _spec("16 heads fp32", "fp32", "fp32", 16, configs=dict.fromkeys(CONFIGS, _PLAIN), expect={}),
     _spec("16 heads fp8 portable", "bf16", "u8", 16),
     _spec("16 heads fp8 native", "bf16", "fp8e4nv", 16, refused=(75, 80)),
+    _spec("small fp16", "fp16", "fp16", 16, {"LATENT": 128, "ROPE": 32}),
     _spec("128 heads bf16", "bf16", "bf16", 128, expect=WIDE_DOT),
     _spec("128 heads fp8 portable", "bf16", "u8", 128, expect={**NARROW_DOT, 90: "HGMMA"}),
-)
+    Spec(
+        "mla_decode combine", _combine_kernel,
+        {"out": "*fp16", "partial": "*fp32", "lse": "*fp32", "num_splits": "i32"},
+        {"HEAD": 512}, COMBINE, any_value=("num_splits",),
+    ),
+)  # fmt: skip

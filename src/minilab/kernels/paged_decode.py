@@ -149,8 +149,7 @@ def paged_decode(
         )  # fmt: skip
     config = config or _config_of(query.dtype, chosen)
     num_seqs, heads, head = query.shape
-    kv_heads = sizes["num_kv_heads"]
-    group = heads // kv_heads
+    kv_heads, group = sizes["num_kv_heads"], heads // sizes["num_kv_heads"]
     chunks = kv_heads * -(-group // config.tiles["BLOCK_G"])
     if num_splits is None:
         reach = min(sliding_window or 1 << 30, block_tables.shape[1] * sizes["block_size"])
@@ -178,7 +177,7 @@ def paged_decode(
 def _config_of(dtype: torch.dtype, chosen: Backend) -> Config:
     """fp32 in full precision has no tensor-core path: on a GPU it takes the tiles without dot."""
     plain = dtype == torch.float32 and chosen.name == "triton"
-    return config_for(CONFIGS, 75 if plain else chosen.capability)
+    return config_for(FP32 if plain else CONFIGS, chosen.capability)
 
 
 def _splits_for(programs: int, tokens: int, sms: int) -> int:
@@ -212,34 +211,35 @@ def cost(
     seq_lens: Sequence[int], num_heads: int, num_kv_heads: int, head_size: int, **options: Any
 ) -> tuple[int, int]:
     """(bytes, FLOPs) no kernel can do without: ``attention_cost`` of one query token each."""
-    return attention_cost(
-        [1] * len(seq_lens), seq_lens, num_heads, num_kv_heads, head_size, **options
-    )
+    ones = [1] * len(seq_lens)
+    return attention_cost(ones, seq_lens, num_heads, num_kv_heads, head_size, **options)
 
 
-# Without tensor cores (75: Triton emits none for it) four heads and sixteen tokens at a time.
+# Without tensor cores (75: Triton emits none for it) a tile is what 256 threads load at once.
 _PLAIN = Config({"BLOCK_G": 4, "BLOCK_N": 16, "USE_DOT": False}, warps=8, stages=1)
 _TENSOR = Config({"BLOCK_G": 16, "BLOCK_N": 64, "USE_DOT": True}, warps=4, stages=3)
 CONFIGS = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _TENSOR)}
+FP32 = dict.fromkeys(ARCHS, Config({**_PLAIN.tiles, "BLOCK_N": 8}, warps=8, stages=1))
 COMBINE = dict.fromkeys(CONFIGS, Config({"SPLITS": 32}, warps=4, stages=1))
 
 
-def _spec(label: str, element: str, cache: str, **more: Any) -> Spec:
+def _spec(label: str, element: str, cache: str, shape: Any = None, **more: Any) -> Spec:
     types, constants = tiles.spec_arguments(element, cache)
     types |= {"partial": "*fp32", "lse": "*fp32", "num_splits": "i32"}
     kv_bytes = 1 if cache != element else 4 if element == "fp32" else 2
     return Spec(
-        f"paged_decode {label}", _split_kernel, types, constants,
+        f"paged_decode {label}", _split_kernel, types, constants | (shape or {}),
         **{"configs": CONFIGS, "expect": NARROW_DOT, **more}, any_value=("num_splits",),
         case="64 sequences of 4096 tokens, 32/8 heads of 128", dtype=element,
-        cost=cost([4096] * 64, 32, 8, 128, kv_bytes=kv_bytes),
+        cost=None if shape else cost([4096] * 64, 32, 8, 128, kv_bytes=kv_bytes),
     )  # fmt: skip
 
 
 AOT = (
     _spec("fp16", "fp16", "fp16", fast=True),
+    _spec("fp16 64, window", "fp16", "fp16", shape={"HEAD": 64, "GROUP": 8, "WINDOW": 9}),
     _spec("bf16", "bf16", "bf16"),
-    _spec("fp32", "fp32", "fp32", configs=dict.fromkeys(CONFIGS, _PLAIN), expect={}),
+    _spec("fp32", "fp32", "fp32", configs=FP32, expect={}),
     _spec("fp8 portable", "fp16", "u8", fast=True),
     _spec("fp8 native", "fp16", "fp8e4nv", refused=(75, 80)),
     Spec(

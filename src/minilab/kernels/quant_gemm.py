@@ -98,7 +98,7 @@ def scaled_mm(
     native = a.dtype == torch.float8_e4m3fn
     chosen = choose_backend("scaled_mm", a.device, backend, min_capability=min(CONFIGS))
     if native and chosen.name == "triton" and (refusal := native_fp8_refusal(chosen.capability)):
-        raise ValueError(f"a is float8_e4m3fn; {refusal}")
+        raise ValueError(f"a is float8_e4m3fn; {refusal.replace('cache.', 'a.')}")
     rows, columns = shapes["num_tokens"], shapes["n"]
     out = checks.output(out, (rows, columns), out_dtype, a)
     if chosen.name == "reference":

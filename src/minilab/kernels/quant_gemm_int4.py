@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from minilab.kernels import checks, tiles
-from minilab.kernels.device import choose_backend, tl, triton
+from minilab.kernels.device import Backend, choose_backend, tl, triton
 from minilab.kernels.quant_pack import GROUP_SIZES, check_layout, unpack_int4
 from minilab.kernels.spec import ARCHS, NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
@@ -87,7 +87,7 @@ def w4a16_gemm(
         scales: [groups, out_features] of x's dtype; 32, 64 or 128 inputs a group.
         qzeros: [groups, out_features / 8] int32; gptq stores zero points less one.
         layout: "awq" or "gptq".
-        config: tiles to use instead of CONFIGS or FEW.
+        config: tiles to use instead of those of CONFIGS, FEW or FP32.
         backend: "auto", "triton", "interpreter" or "reference"; Triton from capability 8.0 on.
         out: [num_tokens, out_features] of x's dtype, to write into.
 
@@ -117,8 +117,7 @@ def w4a16_gemm(
     if chosen.name == "reference":
         return out.copy_(w4a16_gemm_ref(x, qweight, scales, qzeros, layout=layout))
     group = inputs // groups
-    plain = x.dtype == torch.float32
-    config = config or config_for(FEW if plain or rows <= FEW_ROWS else CONFIGS, chosen.capability)
+    config = config or _config_of(x, chosen)
     block = {**config.tiles, "BLOCK_K": min(config.tiles["BLOCK_K"], group)}
     if rows:
         grid = (triton.cdiv(rows, block["BLOCK_M"]), triton.cdiv(outputs, block["BLOCK_N"]))
@@ -128,6 +127,13 @@ def w4a16_gemm(
             num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
     return out
+
+
+def _config_of(x: torch.Tensor, chosen: Backend) -> Config:
+    """By rows. fp32 in full precision has no tensor-core path, and larger tiles spill."""
+    if x.dtype == torch.float32 and chosen.name == "triton":
+        return config_for(FP32, chosen.capability)
+    return config_for(FEW if len(x) <= FEW_ROWS else CONFIGS, chosen.capability)
 
 
 def w4a16_gemm_ref(
@@ -157,6 +163,7 @@ CONFIGS = dict.fromkeys(ARCHS[1:], _tiles(128, 64, 64, warps=8, stages=3))
 # While decoding there is a handful of rows; many small loads must be under way at once.
 FEW_ROWS = 16
 FEW = dict.fromkeys(ARCHS[1:], _tiles(16, 64, 128, warps=4, stages=6))
+FP32 = dict.fromkeys(ARCHS[1:], _tiles(16, 32, 32, warps=4, stages=2))
 
 
 def _spec(label: str, element: str, awq: bool, few: bool, **more: Any) -> Spec:
@@ -166,8 +173,8 @@ def _spec(label: str, element: str, awq: bool, few: bool, **more: Any) -> Spec:
     constants = {"GROUP": 128, "AWQ": awq, "TYPE": tiles.triton_type(element)}
     m = 16 if few else 8192
     return Spec(
-        f"quant_gemm_int4 {label}", _w4a16_kernel, types, constants, FEW if few else CONFIGS,
-        **{"expect": NARROW_DOT if few else WIDE_DOT, **more}, any_value=("M",),
+        f"quant_gemm_int4 {label}", _w4a16_kernel, types, constants,
+        **{"configs": FEW, "expect": NARROW_DOT, **more}, any_value=("M",),
         case=f"{m} x 8192 x 8192, groups of 128", dtype=element, cost=cost(m, 8192, 8192),
     )  # fmt: skip
 
@@ -175,7 +182,7 @@ def _spec(label: str, element: str, awq: bool, few: bool, **more: Any) -> Spec:
 AOT = (
     _spec("awq few rows", "fp16", True, True, fast=True),
     _spec("gptq few rows", "fp16", False, True),
-    _spec("awq", "bf16", True, False),
-    _spec("gptq", "bf16", False, False),
-    _spec("awq fp32", "fp32", True, True, expect={}),
+    _spec("awq", "bf16", True, False, configs=CONFIGS, expect=WIDE_DOT),
+    _spec("gptq", "bf16", False, False, configs=CONFIGS, expect=WIDE_DOT),
+    _spec("awq fp32", "fp32", True, True, configs=FP32, expect={}),
 )

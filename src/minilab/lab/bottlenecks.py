@@ -6,6 +6,7 @@ between prefill and decode in the simplest form that has its costs; chapter 2 go
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ BOTTLENECKS = (
         "TTFT grows with prompt length; the token budget of the steps is full",
         "time_to_first_token_seconds less request_queue_time_seconds, iteration_tokens_total",
         "time_to_first_token_seconds less queue_time_seconds",
-        "free blocks and slots are left; only prompts are slow",
+        "blocks and slots are left; gaps grow to the length of a full step and no further",
     ),
     Bottleneck(
         "decode_bandwidth",
@@ -136,6 +137,20 @@ def measure(experiment: Experiment, slos: str) -> Row:
         "full_share": meters[0].full_seconds / log.duration,
     }
     return {**numbers(log, slos), **shares}
+
+
+def turn(
+    experiment: Experiment, knob: str, values: Sequence[Any], slos: str, least: float = 0.7
+) -> tuple[Any, Row]:
+    """Turn one knob, value by value, until fewer than ``least`` of the requests are good.
+
+    The value at which that happened (else the last one), and what was measured there.
+    """
+    for value in values:
+        row = measure(experiment.with_(**{knob: value}), slos)
+        if row["attainment"] < least:
+            break
+    return value, row
 
 
 def split_run(experiment: Experiment, link: str) -> RunLog:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from textwrap import wrap
 from typing import Any
 
 from minilab.facts.errors import InputError
@@ -102,7 +103,11 @@ def told(finding: Finding) -> list[str]:
         *(("world" if not at else "", line) for at, line in enumerate(finding.world.lines())),
         ("from", finding.world.name),
     ]
-    return [f"  {name:<8}{text}" for name, text in parts if text]
+    lines: list[str] = []
+    for name, text in parts:
+        wrapped = wrap(text, 78, break_long_words=False, break_on_hyphens=False)
+        lines += [f"  {name if k == 0 else '':<8}{line}" for k, line in enumerate(wrapped)]
+    return lines
 
 
 def conform(
@@ -163,7 +168,7 @@ def _smallest(scheduler: Factory, findings: list[Finding], seconds: float) -> Fi
         again = run_world(scheduler, world, min(seconds, 0.5)).finding
         return again is not None and again.rule == first.rule
 
-    tries = 15 if first.rule == "progress" else 300 if count < 30 else 100
+    tries = 15 if first.rule == "progress" else 300 if count < 30 else 60
     small = shrink(first.world, fails, tries)
     if len(small.requests) < count:
         small = replace(small, name=f"{first.world.name}, {count} requests shrunk to these")

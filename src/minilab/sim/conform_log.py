@@ -239,4 +239,3 @@ def _notes(log: RunLog) -> list[str]:
     if unfinished.any():
         notes.append(f"{int(unfinished.sum())} requests did not finish; no SLO counts them as good")
     return notes
-

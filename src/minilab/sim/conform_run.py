@@ -129,10 +129,9 @@ def _broken(
 
 def where_of(factory: Factory, error: BaseException) -> str:
     """ "mine.py:12: `self.pool.take(n)`": the last line of the scheduler's own file, if any."""
-    try:
-        own = inspect.getfile(factory)
-    except (OSError, TypeError):
-        own = getattr(getattr(factory, "__code__", None), "co_filename", "")
+    code = [f.__code__ for f in vars(factory).values() if inspect.isfunction(f)]
+    code += [factory.__code__] if inspect.isfunction(factory) else []
+    own = code[0].co_filename if code else ""
     frames = traceback.extract_tb(error.__traceback__)
     mine = [frame for frame in frames if frame.filename == own]
     if not mine:

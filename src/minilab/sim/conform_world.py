@@ -69,7 +69,8 @@ class World:
         for words, alike in groupby(self.requests, key=self._words):
             first, *more = alike
             who = f"requests {first.id} to {more[-1].id}" if more else f"request {first.id}"
-            when = f"{first.arrival:g}" + (f" to {more[-1].arrival:g}" if more else "")
+            last = more[-1].arrival if more else first.arrival
+            when = f"{first.arrival:g}" + (f" to {last:g}" if last > first.arrival else "")
             told.append(f"{who} at {when} s: {words}" + (" each" if more else ""))
         return told
 

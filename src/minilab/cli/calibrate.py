@@ -1,0 +1,149 @@
+"""``minilab calibrate``: fit the step cost on measurements, and say how far off it stays."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from minilab.cli.output import check_place, print_json, share, table, tell
+from minilab.cli.parser import Parser
+from minilab.facts.atomic import whole_file
+from minilab.facts.errors import InputError
+
+METRICS = ("tpot", "ttft", "closed_tpot", "closed_ttft")
+
+
+def add(commands: Any) -> None:
+    """Add the command and what can be calibrated on."""
+    parser: Parser = commands.add_parser(
+        "calibrate",
+        help="fit the step cost on measurements",
+        description="Fit the cost model's constants on measurements, score what was not fitted.",
+    )
+    kinds = parser.add_subparsers(title="on what", dest="kind", metavar="KIND")
+    kinds.required = True
+    silicon: Parser = kinds.add_parser("silicon", help="on a table of measured operating points")
+    replay: Parser = kinds.add_parser("replay", help="on a published run, request by request")
+    engine: Parser = kinds.add_parser("engine", help="on this machine's own engine")
+    for one in (silicon, replay):
+        one.add_argument("--data", metavar="DIR", help="folder of data (default: $MINILAB_DATA)")
+        one.add_argument("--json", action="store_true", help="print one JSON object")
+        one.add_argument("--out", metavar="FILE", help="write the result as JSON")
+    add_silicon = silicon.add_argument
+    add_silicon("--engine", default="vllm", help="vllm, sglang, trtllm or all (default vllm)")
+    add_silicon("--model", metavar="NAME", help="only rows of this model")
+    add_silicon("--store", metavar="FILE", help="scores as JSON lines; an interrupted run goes on")
+    add_silicon("--leave-pairs-out", action="store_true", help="score each (model, GPU) unseen")
+    add_silicon("--ablations", action="store_true", help="what each term is worth")
+    add_silicon("--refused", action="store_true", help="list refused rows with their reasons")
+    silicon.set_defaults(run=run_silicon)
+    replay.add_argument("--run", dest="name", metavar="NAME", help="one run (default: all)")
+    replay.set_defaults(run=run_replay)
+    engine.set_defaults(run=run_engine)
+
+
+def run_silicon(args: argparse.Namespace) -> int:
+    """Fit on one half of the rows, score the other."""
+    from minilab.judge.data import SILICON, data_folder
+    from minilab.judge.silicon import calibrate
+    from minilab.judge.silicon_gate import Silicon, read_silicon
+    from minilab.judge.silicon_rows import FILE
+    from minilab.judge.store import ScoreStore
+
+    engines = ("vllm", "sglang", "trtllm", "all")
+    if args.engine not in engines:
+        raise InputError(f"--engine {args.engine}; give one of {', '.join(engines)}")
+    check_place(args.out, (".json",))
+    check_place(args.store, (".jsonl",))
+    engine = None if args.engine == "all" else args.engine
+    silicon = read_silicon(data_folder(SILICON, args.data) / FILE, engine)
+    if args.model:
+        rows = [row for row in silicon.rows if row.spec.name == args.model]
+        silicon = Silicon(rows, silicon.refused)
+    if args.refused:
+        print("\n".join(f"{row.id}: {row.reason}" for row in silicon.refused))
+        return 0
+    result = calibrate(silicon, ScoreStore(args.store), args.leave_pairs_out, args.ablations, tell)
+    if not result["families"]:
+        raise InputError(f"{len(silicon.rows)} rows left; at least 24 of a family; ask for more")
+    _write(args.out, result)
+    if args.json:
+        print_json(result)
+    else:
+        print(silicon_text(result))
+    return 0
+
+
+def silicon_text(result: dict[str, Any]) -> str:
+    """The result for people."""
+    counts = ", ".join(f"{n} {why}" for why, n in result["refused"].items() if n)
+    lines = [f"{result['rows']} rows used; refused: {counts or 'none'}", ""]
+    rows = [["median / p90 error of the held half", "rows", *METRICS]]
+    for name, row in [*result["families"].items(), ("all", result["held"])]:
+        rows.append([name, str(row["tpot"]["n"]), *(_pair(row[metric]) for metric in METRICS)])
+    for name, row in result["left_out"].items():
+        if name != "by_pair":
+            cells = (_pair(row[metric]) for metric in METRICS)
+            rows.append([f"{name}, pairs left out", str(row["tpot"]["n"]), *cells])
+    for name, row in result["held_by_pair"].items():
+        rows.append([f"  {name}", str(row["tpot"]["n"]), *(_pair(row[m]) for m in METRICS)])
+    lines.append(table(rows))
+    for name, row in result["families"].items():
+        numbers = {k: v for k, v in row["constants"].items() if k != "provenance"}
+        lines += ["", f"{name}: " + ", ".join(f"{k} {v:.4g}" for k, v in numbers.items())]
+        if row["warning"]:
+            lines.append(f"  {row['warning']}")
+    for name, row in result.get("ablation", {}).items():
+        parts = [f"{metric} {_pair(error)}" for metric, error in row.items()]
+        lines.append(f"{name}: {', '.join(parts)}")
+    return "\n".join(lines)
+
+
+def _pair(error: dict[str, Any]) -> str:
+    return f"{share(error['median'])} / {share(error['p90'])}"
+
+
+def run_replay(args: argparse.Namespace) -> int:
+    """Replay published runs."""
+    from minilab.judge.data import REPLAY, data_folder
+    from minilab.judge.replay_run import RUNS
+    from minilab.judge.replays import replay_all
+
+    check_place(args.out, (".json",))
+    if args.name is not None and args.name not in RUNS:
+        raise InputError(f"--run {args.name}; give one of {', '.join(RUNS)}")
+    names = RUNS if args.name is None else (args.name,)
+    result = replay_all(data_folder(REPLAY, args.data), names)
+    _write(args.out, result)
+    if args.json:
+        print_json(result)
+    else:
+        print(replay_text(result))
+    return 0
+
+
+def replay_text(result: list[dict[str, Any]]) -> str:
+    """The result for people."""
+    rows = [["error", "TTFT p50", "TTFT p90", "TPOT p50", "TPOT p90", "makespan"]]
+    for run in result:
+        cases = {**run["cases"], **{f"of {c['from']}": c for c in run["carried"]}}
+        rows.append([f"{run['run']} ({run['engine']})", "", "", "", "", ""])
+        for name, case in cases.items():
+            errors = [case[metric][q] for metric in ("ttft", "tpot") for q in ("p50", "p90")]
+            rows.append([f"  {name}", *(f"{e:+.1%}" for e in (*errors, case["makespan"]))])
+    return table(rows)
+
+
+def run_engine(args: argparse.Namespace) -> int:
+    """Not there yet: one line says so."""
+    raise InputError(
+        "calibrate engine needs the engine's step timings, which do not exist yet; "
+        "use `minilab calibrate replay` on a published run"
+    )
+
+
+def _write(path: str | None, result: Any) -> None:
+    if path is not None:
+        with whole_file(path) as file:
+            file.write((json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
