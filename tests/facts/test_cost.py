@@ -224,7 +224,7 @@ def test_linear_attention_costs_per_sequence_not_per_token() -> None:
     cost = cost_of(LINEAR)
     state = 2 * get_model(LINEAR).state_bytes() / (3.35e12 * cost.constants.e_mem)
     assert cost.terms(StepShape(1, 5, 10**6, 0))["state"] == pytest.approx(5 * state)
-    assert cost.linear().per_seq == pytest.approx(13.9e-6 + state)
+    assert cost.linear().per_seq == pytest.approx(cost.constants.t_seq + state)
 
 
 def test_narrow_weights_are_read_faster_and_computed_as_the_card_can() -> None:

@@ -15,7 +15,7 @@ from minilab.core.request import RequestState
 from minilab.core.scheduler import Scheduler
 from minilab.facts.runlog import RunLog
 from minilab.facts.ticks import TICKS_PER_SECOND
-from minilab.sim.record import Recorder
+from minilab.recorder import Recorder
 
 
 class EngineRecord:

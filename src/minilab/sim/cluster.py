@@ -17,7 +17,7 @@ from minilab.core.request import RequestState
 from minilab.core.router import RoundRobin, Router
 from minilab.facts.request import Request
 from minilab.facts.ticks import to_seconds, to_ticks
-from minilab.sim.record import Recorder
+from minilab.recorder import Recorder
 
 
 class Cluster:

@@ -212,5 +212,7 @@ def _over(request: RequestState, status: RequestStatus, what: str) -> None:
     if request.block_table:
         broken("returned.held", f"request {request.id} {what} and holds {request.block_table}")
     if request.status != status:
-        found = f"its status is {request.status!r}, not {status.name}"
+        found = (
+            f"its status is {getattr(request.status, 'name', request.status)}, not {status.name}"
+        )
         broken("interface.status", f"request {request.id} {what}; {found}")

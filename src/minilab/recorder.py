@@ -1,5 +1,6 @@
-"""Recorder: writes down what a simulated cluster did, cheaply, and turns it into a RunLog.
+"""Recorder: writes down what instances did, cheaply, and turns it into a RunLog.
 
+Simulator and engine, the two executors, share it; so it stands on a floor of its own below both.
 No token times are kept. An instance's runs are a table, and a request remembers which rows of it
 it decoded through; every gap can be computed from that exactly (``facts.gaps.GapRuns``).
 """
@@ -24,7 +25,7 @@ Span = tuple[int, int, int, int, int, int]
 
 
 class Recorder:
-    """The record of one simulation. Times are ticks.
+    """The record of one run of a cluster. Times are ticks.
 
     Attributes:
         instances: their ``runs`` are the table of steps.
