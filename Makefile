@@ -22,7 +22,7 @@ PYTEST := $(ONE_THREAD) $(RUN) -m pytest -n $(JOBS) --dist loadfile
 LOCK := $(firstword $(shell cat requirements.txt pyproject.toml tools/make_venv.py src/minilab/__init__.py | cksum))
 STAMP := $(VENV)/.lock-$(LOCK)
 
-.PHONY: help book serve test test-slow ci-deps labs start check new bench shots stamp lint clean
+.PHONY: help book serve test test-slow ci-deps labs start check new bench aot shots stamp lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -66,6 +66,9 @@ new: need-CHAPTER $(STAMP) ## begin a chapter page that builds: CHAPTER=name
 
 bench: $(STAMP) ## measure speed and memory against the floors, into benchmarks/results/
 	$(RUN) benchmarks/run.py
+
+aot: $(STAMP) ## compile every kernel for every architecture, without a GPU, into benchmarks/results/aot.json
+	$(RUN) -m minilab.kernels.aot --all --json benchmarks/results/aot.json
 
 shots: $(STAMP) ## picture every page: light, dark, phone
 	$(RUN) tools/shots.py

@@ -103,7 +103,7 @@ def test_cost_by_hand(cli):
     model = StepCost(get_model("llama-3.1-8b"), get_gpu("h100"))
     assert result["seconds"] == model.seconds(StepShape(544, 33, 65536, 131328))
     text = cli(*words).out
-    assert text.startswith("llama-3.1-8b (bf16) on 1 x h100; constants: published fit")
+    assert text.startswith("llama-3.1-8b (bf16) on 1 x h100; constants: fitted on ")
     assert "65536 x 131072 B" in text
 
 

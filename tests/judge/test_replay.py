@@ -86,7 +86,7 @@ def test_fit_improves_on_the_data_sheet(data_folder):
     """A fit that changes nothing would pass where the prior happens to be right."""
     run = PublishedRun.read(data_folder("llmservingsim-bench") / RUNS[0])
     before = replay.distance(run, replay.replay(run, replay.start_of(run)).requests)
-    fitted = replay.fit_run(run, replay.start_of(run), rounds=4)
+    fitted = replay.fit_run(run, replay.start_of(run), replay.terms_of(run), rounds=4)
     after = replay.distance(run, replay.replay(run, fitted.constants).requests)
     assert after < before / 4
 

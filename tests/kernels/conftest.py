@@ -64,8 +64,10 @@ def run_cases(python: Python) -> Callable[..., None]:
 
     def run(name: str, mode: str, marks: str = "not slow") -> None:
         pytest.importorskip("triton", reason="needs triton")
-        environment = {"TRITON_INTERPRET": "1"} if mode == "interpreter" else {}
-        options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", marks)
+        # The child needs no plugins, and they take seconds to load.
+        environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        environment |= {"TRITON_INTERPRET": "1"} if mode == "interpreter" else {}
+        options = ("-q", "-p", "no:cacheprovider", "-m", marks)
         done = python("-m", "pytest", *options, HERE / name, **environment)
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
         assert re.search(r"\d+ passed", done.stdout)

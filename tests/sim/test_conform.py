@@ -10,22 +10,19 @@ import re
 from collections import deque
 
 import conform_mutants as mutants
-import numpy as np
+import conform_mutants_kv as kv
 import pytest
+from conform_own import FromScratch
 
 from minilab.core.plain_scheduler import PlainScheduler
 from minilab.core.plan import StepPlan
 from minilab.core.scheduler import Scheduler
 from minilab.facts.errors import InputError
-from minilab.facts.gaps import GapLists
-from minilab.facts.runlog import RunLog, blank_requests
 from minilab.sim.conform import Report, conform
-from minilab.sim.conform_log import judge_log
 from minilab.sim.conform_memory import Memory, Work
 from minilab.sim.conform_rules import CLAIMS, LIKELY, RULES
 from minilab.sim.conform_run import run_world
 from minilab.sim.conform_world import random_world, shrink, streams
-from minilab.sim.experiment import Experiment
 
 
 class Plain(PlainScheduler):
@@ -65,6 +62,13 @@ def test_what_is_right_passes(scheduler: type) -> None:
     assert report.steps[1] > 5000 and report.preemptions[1] > 100, "the worlds press on nothing"
 
 
+def test_one_that_shares_nothing_with_ours_passes() -> None:
+    """The kit asks for the interface alone; a pool of one's own need only count."""
+    report = conform(FromScratch)
+    assert report.passed, str(report)
+    assert report.preemptions[0] == 0 and report.steps[0] >= report.steps[1]
+
+
 def test_the_fast_scheduler_takes_the_oracles_steps() -> None:
     report = conform(Fast, worlds=60)
     assert report.steps[0] == report.steps[1] and report.preemptions[0] == report.preemptions[1]
@@ -73,24 +77,24 @@ def test_the_fast_scheduler_takes_the_oracles_steps() -> None:
 MISTAKES = {
     mutants.ForgetsDecodes: ("budget", "decodes are not taken off"),
     mutants.OneSlotMore: ("slots", "still in their prompt"),
-    mutants.KeepsBlocks: ("returned", "release blocks before the table"),
-    mutants.LeaksOnAbort: ("returned", "at an abort"),
+    kv.KeepsBlocks: ("returned", "release blocks before the table"),
+    kv.LeaksOnAbort: ("returned", "at an abort"),
     mutants.ForgetsAborted: ("interface", "stay in"),
     mutants.SilentPreemption: ("plan", "into plan.preempted"),
     mutants.Resumes: ("causality", "computed again"),
     mutants.ForgetsOutput: ("tokens", ""),
     mutants.OneTokenLess: ("tokens", ""),
     mutants.FirstTokenTwice: ("tokens", "last chunk"),
-    mutants.TakesWithoutAsking: ("raises", "ask pool.available"),
-    mutants.LateBlock: ("blocks", "before the step"),
-    mutants.AcceptsAll: ("admission", "can never end"),
-    mutants.RefusesMore: ("admission", "prompt + output - 1"),
+    kv.TakesWithoutAsking: ("raises", "ask pool.available"),
+    kv.LateBlock: ("blocks", "before the step"),
+    kv.AcceptsAll: ("admission", "can never end"),
+    kv.RefusesMore: ("admission", "prompt + output - 1"),
     mutants.NewestFirst: ("starvation", "needs a bound"),
     mutants.ShortestFirst: ("starvation", "needs a bound"),
     mutants.HalfLengthFirst: ("fcfs", "head of the queue"),
-    mutants.Unsalted: ("kv", "salt belongs into the hash"),
-    mutants.Parentless: ("kv", "what comes before"),
-    mutants.PublishesEarly: ("kv", "before its step was over"),
+    kv.Unsalted: ("kv", "salt belongs into the hash"),
+    kv.Parentless: ("kv", "what comes before"),
+    kv.PublishesEarly: ("kv", "before its step was over"),
     mutants.WrongContext: ("plan", "time is charged"),
     mutants.RepeatsTooOften: ("repeats", "1 is always right"),
     mutants.Idles: ("progress", "head of the queue fits"),
@@ -118,7 +122,7 @@ def test_a_mistake_is_caught_under_its_rule_on_a_small_world(mutant: type) -> No
 
 
 def test_an_endless_loop_is_stopped_and_its_line_told() -> None:
-    report = conform(mutants.Endless, seconds=0.3)
+    report = conform(kv.Endless, seconds=0.3)
     finding = report.findings[0]
     assert finding.rule == "progress" and "did not return" in finding.what
     assert "while len(opening) > self.pool.available" in finding.where
@@ -228,68 +232,3 @@ def test_shrinking_keeps_what_fails_and_drops_the_rest() -> None:
     small = shrink(world, lambda w: wanted <= {r.arrival for r in w.requests})
     assert len(small.requests) == len(wanted)
     assert [r.id for r in small.requests] == list(range(len(small.requests)))
-
-
-# -- run logs -------------------------------------------------------------------------------------
-
-
-def log_of(**columns: list[float]) -> RunLog:
-    """Two requests, three tokens each, in order; the columns given replace what is right."""
-    requests = blank_requests(2)
-    right = {
-        "arrival": [0.0, 1.0],
-        "scheduled": [0.1, 1.1],
-        "first_token": [0.2, 1.2],
-        "finish": [0.4, 1.4],
-        "prompt_tokens": [8, 8],
-        "output_tokens": [3, 3],
-        "queue": [0.1, 0.1],
-        "prefill": [0.1, 0.1],
-        "decode": [0.2, 0.2],
-    }
-    for name, values in {**right, **columns}.items():
-        requests[name][:] = values
-    requests["status"][:] = "finished"
-    return RunLog(requests, GapLists.of([[0.1, 0.1], [0.1, 0.1]]))
-
-
-def broken_rules(log: RunLog) -> list[str]:
-    return [finding.rule.split(":")[0] for finding in judge_log(log).findings]
-
-
-def test_a_log_that_could_be_true_conforms() -> None:
-    report = judge_log(log_of())
-    assert report.passed and not report.notes, str(report)
-    assert judge_log(Experiment().with_(trace="synthetic", limit=80).run()).passed
-
-
-def test_what_cannot_have_happened_is_named() -> None:
-    assert broken_rules(log_of(arrival=[0.1, 1.2], first_token=[0.2, 1.2], scheduled=[0.2, 1.2],
-                               queue=[0.1, 0.0], prefill=[0.0, 0.0])) == ["causality"]  # fmt: skip
-    assert broken_rules(log_of(cached_tokens=[8, 0])) == ["tokens"]
-    assert broken_rules(log_of(decode=[0.2, 2.0])) == ["stages"]
-    assert broken_rules(log_of(queued=[0.05, 0.5])) == ["well-formed"]
-    late = log_of()
-    assert broken_rules(RunLog(late.requests, GapLists.of([[0.1, 0.1], [1.0, 0.1]]))) == ["gaps"]
-    assert broken_rules(RunLog(late.requests, late.gaps, None, {"duration": 0.5})) == ["duration"]
-    together = log_of(arrival=[0.0, 0.0], scheduled=[0.1, 0.1], queue=[0.1, 0.1],
-                      prefill=[0.1, 1.1])  # fmt: skip
-    config = {"config": {"max_num_seqs": 1}}
-    assert broken_rules(RunLog(together.requests, together.gaps, None, config)) == ["slots"]
-    silent = log_of(output_tokens=[3, 0], first_token=[0.2, np.nan], prefill=[0.1, np.nan],
-                    decode=[0.2, np.nan])  # fmt: skip
-    assert broken_rules(RunLog(silent.requests, GapLists.of([[0.1, 0.1], []]))) == ["tokens"]
-
-
-def test_what_limits_a_log_is_noted() -> None:
-    log = log_of(scheduled=[np.nan] * 2, queue=[np.nan] * 2, prefill=[np.nan] * 2)
-    notes = judge_log(RunLog(log.requests, None)).notes
-    assert any("itl and stall are unavailable" in note for note in notes)
-    assert any("queue is unavailable" in note for note in notes)
-
-
-def test_more_blocks_than_the_pool_has_are_refused() -> None:
-    log = Experiment(kv_blocks=2000).with_(trace="synthetic", limit=40).run()
-    assert judge_log(log).passed
-    log.meta["num_blocks"] = 3
-    assert broken_rules(log) == ["blocks"]

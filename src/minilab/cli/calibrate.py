@@ -38,7 +38,9 @@ def add(commands: Any) -> None:
     add_silicon("--ablations", action="store_true", help="what each term is worth")
     add_silicon("--refused", action="store_true", help="list refused rows with their reasons")
     silicon.set_defaults(run=run_silicon)
+    silicon.add_argument("--file", metavar="FILE", help="a table of your own with those columns")
     replay.add_argument("--run", dest="name", metavar="NAME", help="one run (default: all)")
+    replay.add_argument("--folder", metavar="DIR", help="a run of your own, named CARD_Model")
     replay.set_defaults(run=run_replay)
     engine.set_defaults(run=run_engine)
 
@@ -57,7 +59,8 @@ def run_silicon(args: argparse.Namespace) -> int:
     check_place(args.out, (".json",))
     check_place(args.store, (".jsonl",))
     engine = None if args.engine == "all" else args.engine
-    silicon = read_silicon(data_folder(SILICON, args.data) / FILE, engine)
+    path = args.file or data_folder(SILICON, args.data) / FILE
+    silicon = read_silicon(path, engine)
     if args.model:
         rows = [row for row in silicon.rows if row.spec.name == args.model]
         silicon = Silicon(rows, silicon.refused)
@@ -107,14 +110,17 @@ def _pair(error: dict[str, Any]) -> str:
 def run_replay(args: argparse.Namespace) -> int:
     """Replay published runs."""
     from minilab.judge.data import REPLAY, data_folder
-    from minilab.judge.replay_run import RUNS
-    from minilab.judge.replays import replay_all
+    from minilab.judge.replay_run import RUNS, PublishedRun
+    from minilab.judge.replays import replay_all, replays
 
     check_place(args.out, (".json",))
     if args.name is not None and args.name not in RUNS:
         raise InputError(f"--run {args.name}; give one of {', '.join(RUNS)}")
-    names = RUNS if args.name is None else (args.name,)
-    result = replay_all(data_folder(REPLAY, args.data), names)
+    if args.folder:
+        result = replays([PublishedRun.read(args.folder)])
+    else:
+        names = RUNS if args.name is None else (args.name,)
+        result = replay_all(data_folder(REPLAY, args.data), names)
     _write(args.out, result)
     if args.json:
         print_json(result)

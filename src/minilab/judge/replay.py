@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +23,12 @@ from minilab.sim.environment import no_garbage_collection
 from minilab.sim.tick_cost import TickCost
 
 FITTED = ("e_mem", "e_comp")
-"""What is fitted on one run. Launches, sequences and the link stay fixed: one run cannot tell them
-apart from these two, and four terms do no better than two."""
+FITTED_TP = ("t_ar", "e_comp")
+"""What is fitted on one run, on one GPU and on several. The others stay fixed: a run cannot tell
+them apart from these two, and four terms do no better. With several GPUs, slow memory looks like
+slow all-reduces; memory is then held where single-GPU runs of such cards have it."""
+
+E_MEM_TP = 0.93
 
 PCIE_SHARE = 0.25
 """16 of 64 GB/s, as the publishers measured on two RTX PRO 6000."""
@@ -45,7 +50,13 @@ def start_of(run: PublishedRun) -> Constants:
     Both clocks start when the engine has the request, so ``t_req`` is 0; a step in a CUDA graph
     launches a layer in about 10 us. The rest is the prior of the card.
     """
-    return Constants(t_req=0.0, t_layer=10e-6, e_link=PCIE_SHARE)
+    base = Constants(t_req=0.0, t_layer=10e-6, e_link=PCIE_SHARE)
+    return base if run.tp == 1 else replace(base, e_mem=E_MEM_TP, t_ar=40e-6)
+
+
+def terms_of(run: PublishedRun) -> tuple[str, ...]:
+    """The two terms that are fitted on ``run``."""
+    return FITTED if run.tp == 1 else FITTED_TP
 
 
 def replay(run: PublishedRun, constants: Constants) -> Replayed:
@@ -66,9 +77,7 @@ def replay(run: PublishedRun, constants: Constants) -> Replayed:
     return Replayed(watch(cluster, watched), to_seconds(cluster.now), scheduler.num_preemptions)
 
 
-def fit_run(
-    run: PublishedRun, start: Constants, names: tuple[str, ...] = FITTED, rounds: int = 5
-) -> Fitted:
+def fit_run(run: PublishedRun, start: Constants, names: tuple[str, ...], rounds: int = 5) -> Fitted:
     """The terms ``names`` fitted on the run's own requests, the schedule taken from simulations."""
     found = Fitted(start, {}, float("inf"))
     best, least = found, float("inf")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minilab.facts.errors import InputError
-from minilab.facts.hardware import GPU, get_gpu
+from minilab.facts.hardware import GPU, gpus
 from minilab.facts.models import ModelSpec, get_model
 from minilab.facts.request import Request
 from minilab.facts.user_input import read_json
@@ -25,7 +25,6 @@ from minilab.judge.terms import Array
 
 RUNS = ("RTX4090_Llama-3.1-8B", "RTXPRO6000_Qwen3-32B")
 
-_GPUS = {"RTX4090": "rtx-4090", "RTXPRO6000": "rtx-pro-6000"}
 _FIELDS = ("input_toks", "output_toks", "arrival_time", "queued_ts", "first_token_ts",
            "last_token_ts")  # fmt: skip
 
@@ -58,9 +57,7 @@ class PublishedRun:
         """The run in ``folder``, named GPU_Model. Raises InputError."""
         folder = Path(folder)
         card, _, model = folder.name.partition("_")
-        if card not in _GPUS:
-            known = ", ".join(_GPUS)
-            raise InputError(f"{folder}: card {card!r} is unknown; known: {known}")
+        gpu = _card(card, folder)
         meta = read_json(folder / "meta.json")
         args = meta["engine_kwargs"]
         rows = _rows(folder / "requests.jsonl")
@@ -70,7 +67,7 @@ class PublishedRun:
             Request(at, float(sent[at]), int(row["input_toks"]), int(row["output_toks"]))
             for at, row in enumerate(rows)
         ]
-        spec, gpu, tp = get_model(model.lower()), get_gpu(_GPUS[card]), args["tensor_parallel_size"]
+        spec, tp = get_model(model.lower()), args["tensor_parallel_size"]
         launch = Launch(budget=args["max_num_batched_tokens"])
         pool = meta.get("kv_cache") or {}
         run = cls(
@@ -94,6 +91,15 @@ class PublishedRun:
         if run.num_blocks > 0:
             return run
         return PublishedRun(**{**run.__dict__, "num_blocks": kv_blocks(run)})
+
+
+def _card(name: str, folder: Path) -> GPU:
+    """The GPU that a folder's name begins with, dashes left out: RTX4090 is rtx-4090."""
+    known = {gpu.name.replace("-", ""): gpu for gpu in gpus().values()}
+    if name.lower() not in known:
+        names = ", ".join(sorted(known))
+        raise InputError(f"{folder}: card {name!r} is unknown; name it CARD_Model, one of {names}")
+    return known[name.lower()]
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

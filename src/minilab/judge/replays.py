@@ -16,7 +16,11 @@ from minilab.judge.scores import Error
 
 def replay_all(folder: str | Path, names: tuple[str, ...] = RUNS) -> list[dict[str, Any]]:
     """One row per run of ``folder`` as plain JSON values (see ``one_run``)."""
-    runs = [PublishedRun.read(Path(folder) / name) for name in names]
+    return replays([PublishedRun.read(Path(folder) / name) for name in names])
+
+
+def replays(runs: list[PublishedRun]) -> list[dict[str, Any]]:
+    """One row per run; each also under the others' constants."""
     rows = [one_run(run) for run in runs]
     for run, row in zip(runs, rows, strict=True):
         row["carried"] = [
@@ -28,13 +32,15 @@ def replay_all(folder: str | Path, names: tuple[str, ...] = RUNS) -> list[dict[s
 
 
 def one_run(run: PublishedRun) -> dict[str, Any]:
-    """A run unfitted, fitted on two and on four terms, and what would ship from it.
+    """A run unfitted, as shipped, fitted on two and on four terms, and what would ship from it.
 
     ``points``: measured and simulated TTFT of each request, in order of arrival (seconds).
     """
     start = one.start_of(run)
-    fitted = one.fit_run(run, start)
-    four = ("e_mem", "e_comp", "t_layer", "t_seq")
+    terms = one.terms_of(run)
+    fitted = one.fit_run(run, start, terms)
+    four = (*terms, "t_layer", "t_seq")
+    ships = replace(Constants.for_gpu(run.gpu), t_req=0.0)
     seen = one.replay(run, fitted.constants).requests
     shipped = replace(fitted.constants, t_req=Constants().t_req)
     return {
@@ -43,12 +49,13 @@ def one_run(run: PublishedRun) -> dict[str, Any]:
         "gpu": run.gpu.name,
         "tp": run.tp,
         "engine": f"vLLM {run.version}",
-        "fitted": list(one.FITTED),
+        "fitted": list(terms),
         "shipped": shipped.to_dict(),
         "warning": fitted.warning(),
         "cases": {
             "nothing fitted": one.report(run, start, ()),
-            "two terms fitted": one.report(run, fitted.constants, one.FITTED),
+            "as the package ships": one.report(run, ships, ()),
+            "two terms fitted": one.report(run, fitted.constants, terms),
             "four terms fitted": one.report(run, one.fit_run(run, start, four).constants, four),
         },
         "requests": {
@@ -69,6 +76,6 @@ def _errors(made: np.ndarray, measured: np.ndarray) -> dict[str, Any]:
 
 
 def _carry(other: dict[str, Any], run: PublishedRun) -> Constants:
-    """The efficiencies that another run was fitted to, on this run's card and link."""
+    """The efficiencies of another run, on this run's card and link."""
     values = other["cases"]["two terms fitted"]["constants"]
     return replace(one.start_of(run), e_mem=values["e_mem"], e_comp=values["e_comp"])

@@ -169,8 +169,9 @@ def _splits_for(programs: int, room: int, tokens: int) -> int:
 _PLAIN = Config({"BLOCK_H": 2, "BLOCK_N": 16, "USE_DOT": False}, warps=8, stages=1)
 
 
-def _dot(heads: int, tokens: int) -> Config:
-    return Config({"BLOCK_H": heads, "BLOCK_N": tokens, "USE_DOT": True}, warps=8, stages=2)
+def _dot(heads: int, tokens: int, stages: int = 3) -> Config:
+    # Three: the block table is read a step before the page that it names, and that before its use.
+    return Config({"BLOCK_H": heads, "BLOCK_N": tokens, "USE_DOT": True}, warps=8, stages=stages)
 
 
 CONFIGS = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 32))}
@@ -179,7 +180,7 @@ _FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 64))}
 FEW_HEADS = 16
 COMBINE = dict.fromkeys(ARCHS, Config({"SPLITS": MAX_SPLITS}, warps=8))
 _MANY = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 64), 100: _dot(64, 32)}
-_MANY_FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 32)}
+_MANY_FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 32, stages=2)}
 TABLES = {  # (more than FEW_HEADS, FP8)
     (False, False): CONFIGS, (False, True): _FP8, (True, False): _MANY, (True, True): _MANY_FP8,
 }  # fmt: skip

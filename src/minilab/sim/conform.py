@@ -23,6 +23,8 @@ MOST_FAILING = 25
 """Worlds that may fail before the rest is left out: by then it is known what is wrong."""
 MOST_SLOW = 3
 """The same for those that do not end: each takes its time limit."""
+WIDTH = 66
+"""Characters of a finding's lines, so that terminals and pages show them as they are."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def told(finding: Finding) -> list[str]:
     ]
     lines: list[str] = []
     for name, text in parts:
-        wrapped = wrap(text, 78, break_long_words=False, break_on_hyphens=False)
+        wrapped = wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
         lines += [f"  {name if k == 0 else '':<8}{line}" for k, line in enumerate(wrapped)]
     return lines
 
