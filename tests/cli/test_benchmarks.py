@@ -41,7 +41,7 @@ def test_result(speed, monkeypatch, tmp_path, capsys):
     found = row["requests_per_cpu_second"]
     assert 10 < found["min"] <= found["median"] <= found["max"]
     assert found["min"] < found["max"]  # two processes, not one read twice
-    assert 20 < row["peak_mib"]
+    assert row["peak_mib"] > 20
     assert row["process_cpu_seconds"]["min"] > 30 / found["max"]
     assert row["input"]["kind"] == "synthetic" and len(row["workload_hash"]) == 64
     assert "target 10: met" in capsys.readouterr().out
