@@ -40,6 +40,7 @@ def test_a_good_row_is_read(silicon_file):
             {"osl": "16", "isl": "8192", "silicon_ttft_ms": "20", "silicon_tpot_ms": "7"},
             "of the tensor peak; at most 80%",
         ),
+        ({"isl": "8192", "silicon_ttft_ms": "20"}, "a prompt in 20.0 ms takes 6..% of the"),
         ({"moe_ep_size": "4.0"}, "experts span 16 GPUs, its tp 4"),
         ({"silicon_data_source": "source_file=x.csv"}, "the load is unknown"),
         ({"model_path": "nobody/knows"}, "no geometry for nobody/knows"),

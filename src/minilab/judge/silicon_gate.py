@@ -69,6 +69,9 @@ def why_impossible(row: SiliconRow) -> str | None:
     compute = mfu(row)
     if compute > MAX_MFU:
         return f"its tokens per second take {compute:.0%} of the tensor peak; at most {MAX_MFU:.0%}"
+    prefill = _prompt(row) * _token_seconds(row) / row.ttft
+    if prefill > MAX_MFU:
+        return f"a prompt in {1e3 * row.ttft:.1f} ms takes {prefill:.0%} of the tensor peak"
     return None
 
 
@@ -91,9 +94,16 @@ def running(row: SiliconRow) -> float:
 def mfu(row: SiliconRow) -> float:
     """Share of the tensor peak that prompt and output tokens take together."""
     requests = row.concurrency / (row.ttft + row.osl * row.tpot)
-    prompt = row.isl if row.launch.exact else 0.9 * row.isl
+    return requests * (_prompt(row) + row.osl) * _token_seconds(row)
+
+
+def _prompt(row: SiliconRow) -> float:
+    return row.isl if row.launch.exact else 0.9 * row.isl
+
+
+def _token_seconds(row: SiliconRow) -> float:
+    """Seconds that one token's matrix products take at peak on all GPUs of the row."""
     spec = row.spec
     experts = 2 * spec.moe_layers * spec.top_k * spec.expert_params
-    seconds = (spec.flops_per_token - experts) / row.gpu.flops_at(spec.dtype)
-    seconds += experts / row.gpu.flops_at(spec.expert_dtype)
-    return requests * (prompt + row.osl) * seconds / row.tp
+    dense = (spec.flops_per_token - experts) / row.gpu.flops_at(spec.dtype)
+    return (dense + experts / row.gpu.flops_at(spec.expert_dtype)) / row.tp
