@@ -11,7 +11,7 @@ import pytest
 
 TARGETS = (
     *("book", "serve", "test", "test-slow", "ci-deps", "labs", "start", "check"),
-    *("new", "bench", "shots", "stamp", "lint", "clean"),
+    *("new", "bench", "aot", "shots", "stamp", "lint", "clean"),
 )
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "MINILAB"))}
 INPUTS = ("Makefile", "requirements.txt", "pyproject.toml")

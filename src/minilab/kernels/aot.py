@@ -26,7 +26,10 @@ from typing import Any
 from minilab.kernels.device import HAS_TRITON, INTERPRETED, MIXED, native_fp8_refusal, triton
 from minilab.kernels.spec import Spec
 
-MODULES = ("block_copy", "kv_write", "paged_decode", "paged_prefill", "rejection")
+MODULES = (
+    *("block_copy", "kv_write", "mla_decode", "moe", "moe_align", "moe_router"),
+    *("paged_decode", "paged_prefill", "quant_gemm", "quant_gemm_int4", "rejection"),
+)
 FAST_ARCHS = (75, 80, 90)
 # Shared memory one program may use, bytes: 64 KiB, 163, 99 and 227 (CUDA C++ Programming Guide,
 # technical specifications per compute capability). Without a GPU nothing else checks it.
