@@ -22,7 +22,8 @@ from common import verdict, write
 try:
     import torch
 except ImportError:
-    sys.exit("benchmarks/gpu.py needs torch: pip install 'minilab[gpu]'")
+    print("torch is not installed here, so no kernel was measured")
+    sys.exit(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from on_gpu import attention, copies, products

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -139,6 +141,41 @@ def test_failing_case_is_a_row(gpu, monkeypatch):
         "met": False,
     }
     assert "out of memory" in gpu.line(gpu.cells(row))
+
+
+class Mark:
+    """A CUDA event, by the clock on the wall, of a GPU that has not caught up yet."""
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.at = time.perf_counter()
+
+    def query(self):
+        return False
+
+    def elapsed_time(self, end):
+        return 1e3 * (end.at - self.at)
+
+
+def test_rows_of_every_case(gpu, monkeypatch):
+    """The whole way from a case to its row, with the GPU's clock played by the CPU's."""
+    monkeypatch.setattr(torch.cuda, "Event", Mark)
+    for name in ("synchronize", "_sleep", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace())
+    peaks = SimpleNamespace(bandwidth=1e12, rate=lambda _: 1e15)
+    world = gpu.World(torch.device("cpu"), 0, tiny=True)
+    for case in gpu.cases(world, None):
+        ran = {case.kernel: SimpleNamespace(name="triton")}
+        monkeypatch.setattr(gpu.device, "backends_used", lambda ran=ran: nullcontext(ran))
+        row = gpu.guarded(case, world, peaks, 2)
+        assert "failed" not in row and row["us"] >= row["least_us"] > 0 and row["queued"]
+        assert row["right"] and 0 < row["share"] < 1 and row["reference_us"] > 0
+        assert case.torch is None or row["torch_us"] > 0
+        assert case.label in gpu.line(gpu.cells(row))
+        json.dumps(row)
 
 
 def test_result_file(gpu, monkeypatch, tmp_path, capsys):

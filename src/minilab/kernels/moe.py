@@ -55,7 +55,7 @@ def _grouped_gemm_kernel(
             a = tl.load(rows[:, None] + k[None, :], mask=mask, other=0.0).to(TYPE)
             acc = _multiply(acc, a, gate, k, inside, K, TYPE)
             if GATED:
-                up = _multiply(up, a, gate + N.to(tl.int64) * K, k, inside, K, TYPE)
+                up = _multiply(up, a, gate + N * K, k, inside, K, TYPE)
         if GATED:
             acc = acc / (1.0 + tl.exp(-acc)) * up
         at = y + pair[:, None] * N + column[None, :]
@@ -96,7 +96,7 @@ def fused_experts(
     Args:
         hidden_states: [num_tokens, hidden_size], fp16, bf16 or fp32; rows may have any stride.
         w1: [num_experts, 2 * intermediate_size, hidden_size] of the same dtype: the gate's rows,
-            then up's (vLLM's w13).
+            then up's (vLLM's w13). Sizes that are multiples of 16 load in wide pieces.
         w2: [num_experts, hidden_size, intermediate_size] of the same dtype.
         topk_weights: [num_tokens, top_k] fp32, as moe_router gives them.
         topk_ids: [num_tokens, top_k] int32; -1 is an expert that is not here: adds nothing.
