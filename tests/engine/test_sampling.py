@@ -60,7 +60,9 @@ def test_requests_without_a_seed_differ_from_each_other() -> None:
     [
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"temperature": float("nan")}, "temperature is nan"),
-        ({"top_k": -1}, "top_k is -1"),
+        ({"top_k": -2}, "top_k is -2"),
+        ({"temperature": float("inf")}, "temperature is inf"),
+        ({"stop": ["a", ""]}, "stop string is empty"),
         ({"top_p": 0.0}, "top_p is 0.0"),
         ({"max_tokens": 0}, "max_tokens is 0"),
     ],

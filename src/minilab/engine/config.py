@@ -21,6 +21,8 @@ class DecoderConfig:
         interleaved: rotary pairs are (2i, 2i+1), as in GGUF files, and not (i, i + head_dim / 2).
         rope_scaling: Llama 3's frequency scaling: factor, low_freq_factor, high_freq_factor,
             original_max_position_embeddings; ``None`` without.
+        eos_token_ids: tokens that end a text.
+        max_position_embeddings: longest context the model was made for; 0 if not said.
     """
 
     vocab_size: int
@@ -38,6 +40,7 @@ class DecoderConfig:
     interleaved: bool = False
     rope_scaling: tuple[float, float, float, float] | None = None
     eos_token_ids: tuple[int, ...] = ()
+    max_position_embeddings: int = 0
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any]) -> DecoderConfig:
@@ -70,6 +73,7 @@ class DecoderConfig:
             qk_norm=family == "qwen3",
             rope_scaling=_llama3(rope),
             eos_token_ids=tuple(token for token in ends if token is not None),
+            max_position_embeddings=config.get("max_position_embeddings") or 0,
         )
 
 

@@ -7,23 +7,9 @@ from dataclasses import dataclass, field
 from minilab.core.plan import StepOutcome, StepPlan
 from minilab.core.request import RequestState
 from minilab.engine.batch import StepBatch
+from minilab.engine.generation import Generation
 from minilab.engine.model import Decoder
-from minilab.engine.sampling import Sampler, SamplingParams
-
-
-@dataclass
-class Generation:
-    """The text of one request: prompt, then output, as token ids."""
-
-    tokens: list[int]
-    num_prompt_tokens: int
-    params: SamplingParams
-    finish_reason: str = ""
-
-    @property
-    def output(self) -> list[int]:
-        """The ids that were generated."""
-        return self.tokens[self.num_prompt_tokens :]
+from minilab.engine.sampling import Sampler
 
 
 @dataclass
@@ -33,7 +19,7 @@ class TorchExecutor:
     Attributes:
         model: weights and KV cache.
         block_size: of the scheduler that makes the plans.
-        texts: token ids of every request, by id.
+        texts: tokens and text of every request that nobody has fetched yet, by id.
     """
 
     model: Decoder
@@ -53,11 +39,9 @@ class TorchExecutor:
         for row, request in zip(logits, batch.sampling, strict=True):
             text = self.texts[request.id]
             token = self.sampler.draw(row, text.params, request.id)
-            text.tokens.append(token)
-            if token in self.model.config.eos_token_ids and not text.params.ignore_eos:
-                finished[request.id] = text.finish_reason = "stop"
-            elif len(text.output) >= text.params.max_tokens:
-                text.finish_reason = "length"
+            text.push(token, self.model.config.eos_token_ids)
+            if text.finish_reason == "stop":
+                finished[request.id] = "stop"
             if text.finish_reason:
                 self.sampler.forget(request.id)
         return StepOutcome(finished=finished)

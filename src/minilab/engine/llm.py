@@ -7,19 +7,26 @@ counts what came out. It is the same scheduler that the simulator drives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from minilab.core.block_hash import TokenHasher
 from minilab.core.config import SchedulerConfig
-from minilab.core.request import REJECTED, RequestState
+from minilab.core.request import RequestState
 from minilab.core.scheduler import Scheduler
 from minilab.engine.config import DecoderConfig
-from minilab.engine.executor import Generation, TorchExecutor
+from minilab.engine.executor import TorchExecutor
+from minilab.engine.generation import Generation
 from minilab.engine.model import Decoder, Weights
 from minilab.engine.record import EngineRecord
 from minilab.engine.sampling import Sampler, SamplingParams
 from minilab.facts.errors import InputError
 from minilab.facts.request import Request
+
+if TYPE_CHECKING:
+    from minilab.engine.tokenizer import Tokenizer
+
+Prompt = str | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -27,22 +34,29 @@ class Output:
     """What a request came to.
 
     Attributes:
-        token_ids: the generated tokens.
-        finish_reason: "length", or "stop" for the end-of-text token.
+        prompt: the text that was asked, if it was a text.
+        text: the generated text, without what ended it; "" without a tokenizer.
+        token_ids: the generated tokens, the one that ended it included.
+        finish_reason: "length", or "stop" for the end-of-text token or a stop of the request's own.
+        stop_reason: in that last case, the stop string or token id.
         num_cached_tokens: prompt tokens whose KV was found in the prefix cache.
     """
 
+    prompt: str | None
     prompt_token_ids: list[int]
+    text: str
     token_ids: list[int]
     finish_reason: str
+    stop_reason: int | str | None
     num_cached_tokens: int
 
 
 class LLM:
-    """A model behind the serving core, for offline use.
+    """A model behind the serving core. ``load.load_llm`` makes one from a checkpoint.
 
     Attributes:
         scheduler, executor: the two halves; tests and labs drive them by hand.
+        tokenizer: ``None``: prompts are token ids, and outputs have no text.
         record: what happened when; ``record.to_runlog()`` is a run log like the simulator's.
         num_steps: forward passes so far.
     """
@@ -53,59 +67,94 @@ class LLM:
         weights: Weights,
         limits: SchedulerConfig | None = None,
         seed: int = 0,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         limits = limits or SchedulerConfig(num_blocks=512)
         model = Decoder(config, weights, limits.num_blocks, limits.block_size)
         self.executor = TorchExecutor(model, limits.block_size, Sampler(seed))
         hasher = TokenHasher(limits.block_size, self.executor.tokens_of)
         self.scheduler = Scheduler(limits, hasher)
+        self.tokenizer = tokenizer
         self.record = EngineRecord(self.scheduler)
         self.num_steps = 0
         self._next_id = 0
 
+    @property
+    def max_model_len(self) -> int:
+        """Most tokens of one request, prompt and output: the model's context, or the KV pool."""
+        limits = self.scheduler.config
+        pool = limits.num_blocks * limits.block_size + 1  # the last token needs no KV
+        return min(pool, self.executor.model.config.max_position_embeddings or pool)
+
     def generate(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         cache_salt: str | None = None,
     ) -> list[Output]:
-        """Continue every prompt (token ids), all of them in one batch that changes as they end.
+        """Continue every prompt, all of them in one batch that changes as they end.
+
+        A prompt is a text, or a list of token ids. ``params`` are for all, or one for each.
+        Nothing is queued unless every request can be served, and nothing stays if interrupted.
 
         Raises:
-            InputError: an empty prompt, a token outside the vocabulary, or a request that the KV
-                pool could never hold.
+            InputError: an empty prompt, a token outside the vocabulary, a request longer than the
+                model or the KV pool allows, a text but no tokenizer.
         """
-        chosen = params or SamplingParams()
-        rules = [chosen] * len(prompts) if isinstance(chosen, SamplingParams) else list(chosen)
-        states = [
-            self.add(prompt, rule, cache_salt) for prompt, rule in zip(prompts, rules, strict=True)
-        ]
-        while self.step():
-            pass
-        return [self._output(state) for state in states]
+        asked = _listed(prompts)
+        rules = _rules(params or SamplingParams(), len(asked))
+        ids = [self._ids(prompt) for prompt in asked]
+        for prompt, rule in zip(ids, rules, strict=True):
+            self.check(prompt, rule)
+        states = [self.add(one, rule, cache_salt) for one, rule in zip(ids, rules, strict=True)]
+        try:
+            while self.step():
+                pass
+        except BaseException:
+            for state in states:
+                self.abort(state)
+            raise
+        texts = [prompt if isinstance(prompt, str) else None for prompt in asked]
+        return [self.output(state, text) for state, text in zip(states, texts, strict=True)]
+
+    def check(self, prompt_token_ids: Sequence[int], params: SamplingParams) -> None:
+        """Raise the InputError of ``generate`` if such a request could never be served."""
+        vocabulary = self.executor.model.config.vocab_size
+        if not prompt_token_ids:
+            raise InputError("prompt is empty; give at least one token")
+        if not all(0 <= token < vocabulary for token in prompt_token_ids):
+            raise InputError(f"prompt has a token id outside 0..{vocabulary - 1}")
+        longest = len(prompt_token_ids) + params.max_tokens
+        if longest > self.max_model_len:
+            limits = self.scheduler.config
+            raise InputError(
+                f"{len(prompt_token_ids)} prompt and up to {params.max_tokens} output tokens, but "
+                f"a request may have {self.max_model_len} (the KV pool holds "
+                f"{limits.num_blocks * limits.block_size}); shorten the prompt or lower max_tokens"
+            )
+        if params.stop and self.tokenizer is None:
+            raise InputError("stop strings need a tokenizer; give stop_token_ids instead")
 
     def add(
-        self, prompt: Sequence[int], params: SamplingParams, cache_salt: str | None = None
+        self,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams,
+        cache_salt: str | None = None,
     ) -> RequestState:
-        """Queue one prompt; see ``generate`` for the errors."""
-        vocabulary = self.executor.model.config.vocab_size
-        if not prompt:
-            raise InputError("prompt is empty; give at least one token id")
-        if not all(0 <= token < vocabulary for token in prompt):
-            raise InputError(f"prompt has a token id outside 0..{vocabulary - 1}")
+        """Queue one prompt of token ids; see ``generate`` for the errors.
+
+        While it runs, ``executor.texts[state.id]`` holds its tokens, text and finish reason;
+        ``output(state)`` takes them out when it has ended.
+        """
+        self.check(prompt_token_ids, params)
         number = self._next_id
-        spec = Request(number, 0.0, len(prompt), params.max_tokens, cache_salt=cache_salt)
-        state = RequestState(spec)
+        count = len(prompt_token_ids)
+        state = RequestState(Request(number, 0.0, count, params.max_tokens, cache_salt=cache_salt))
         if not self.scheduler.add(state):
-            assert state.status == REJECTED
-            room = self.scheduler.config.num_blocks * self.scheduler.config.block_size
-            raise InputError(
-                f"{len(prompt)} prompt and up to {params.max_tokens} output tokens; the KV pool "
-                f"holds {room}; shorten the request or give the pool more blocks"
-            )
+            raise AssertionError(f"request {number} passed the check but does not fit the pool")
         self._next_id += 1
         self.record.arrived(state)
-        self.executor.texts[number] = Generation([*prompt], len(prompt), replace(params))
+        self.executor.texts[number] = Generation([*prompt_token_ids], params, self.tokenizer)
         return state
 
     def step(self) -> bool:
@@ -120,12 +169,46 @@ class LLM:
         return True
 
     def abort(self, state: RequestState) -> None:
-        """Forget a request that ``add`` returned, wherever it stands."""
-        self.scheduler.abort(state)
-        self.executor.texts.pop(state.id, None)
+        """Forget a request that ``add`` returned, wherever it stands; one that has ended, too."""
+        text = self.executor.texts.pop(state.id, None)
+        if text is not None and not text.finish_reason:
+            self.scheduler.abort(state)
+            self.executor.sampler.forget(state.id)
+            self.record.aborted(state)
 
-    def _output(self, state: RequestState) -> Output:
+    def output(self, state: RequestState, prompt: str | None = None) -> Output:
+        """Take the result of a request that has ended; it is forgotten here."""
         text = self.executor.texts.pop(state.id)
-        cached = max(0, state.num_cached_tokens)
-        prompt = text.tokens[: text.num_prompt_tokens]
-        return Output(prompt, text.output, text.finish_reason, cached)
+        return Output(
+            prompt=prompt,
+            prompt_token_ids=text.tokens[: text.num_prompt_tokens],
+            text=text.text,
+            token_ids=text.output,
+            finish_reason=text.finish_reason,
+            stop_reason=text.stop_reason,
+            num_cached_tokens=max(0, state.num_cached_tokens),
+        )
+
+    def _ids(self, prompt: Prompt) -> Sequence[int]:
+        if not isinstance(prompt, str):
+            return prompt
+        if self.tokenizer is None:
+            raise InputError("the prompt is a text, but there is no tokenizer; give token ids")
+        return self.tokenizer.encode(prompt)
+
+
+def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt is a list of one."""
+    if isinstance(prompts, str):
+        return [prompts]
+    if prompts and isinstance(prompts[0], int):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def _rules(params: SamplingParams | Sequence[SamplingParams], count: int) -> list[SamplingParams]:
+    if isinstance(params, SamplingParams):
+        return [params] * count
+    if len(params) != count:
+        raise InputError(f"{count} prompts, but {len(params)} sampling parameters; give one each")
+    return list(params)

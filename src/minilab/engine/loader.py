@@ -79,12 +79,21 @@ _GGUF_NAMES = {
 _GGUF_OUTER = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
-def _gguf(path: Path, device: torch.device, dtype: torch.dtype) -> Checkpoint:
+def read_gguf(path: Path) -> tuple[Any, dict[str, Any]]:
+    """The reader of a GGUF file, and its metadata by name."""
     from gguf import GGUFReader
+
+    try:
+        reader: Any = GGUFReader(path)
+        return reader, {name: field.contents() for name, field in reader.fields.items()}
+    except (OSError, ValueError, IndexError) as error:
+        raise InputError(f"{path}: not a GGUF file ({error})") from None
+
+
+def _gguf(path: Path, device: torch.device, dtype: torch.dtype) -> Checkpoint:
     from gguf.quants import dequantize
 
-    reader: Any = GGUFReader(path)
-    fields = {name: field.contents() for name, field in reader.fields.items()}
+    reader, fields = read_gguf(path)
     family = fields.get("general.architecture")
     if family != "llama":
         raise InputError(f"{path}: architecture {family!r}; the GGUF loader reads llama")
@@ -109,6 +118,7 @@ def _gguf(path: Path, device: torch.device, dtype: torch.dtype) -> Checkpoint:
         tie_word_embeddings="lm_head.weight" not in weights,
         interleaved=True,  # llama.cpp permutes q and k so that rotary pairs lie side by side
         eos_token_ids=() if end is None else (int(end),),
+        max_position_embeddings=int(fields.get("llama.context_length", 0)),
     )
     return config, weights
 

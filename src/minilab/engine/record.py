@@ -63,6 +63,10 @@ class EngineRecord:
         self.runs.append((self._began, lasted, 0, 1, plan.num_decodes, plan.num_waiting, used))
         self._recorder.completed(0, result, self._began + lasted)
 
+    def aborted(self, request: RequestState) -> None:
+        """A request was given up."""
+        self._recorder.aborted(0, request, self.now())
+
     def to_runlog(self, **meta: Any) -> RunLog:
         """The run log of every request so far, in order of id."""
         states = [self._states[key] for key in sorted(self._states)]

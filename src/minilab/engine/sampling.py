@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,11 +16,14 @@ class SamplingParams:
 
     Attributes:
         temperature: 0 takes the most likely token; else logits are divided by it.
-        top_k: keep only so many most likely tokens; 0 keeps all.
+        top_k: keep only so many most likely tokens; 0 or -1 keeps all.
         top_p: keep the fewest tokens whose probabilities reach this sum.
         max_tokens: most tokens to put out.
         seed: makes the draws of this request repeatable, whatever else runs beside it.
         ignore_eos: do not stop at the end-of-text token.
+        stop: strings that end the text, one or several; needs a tokenizer.
+        stop_token_ids: tokens that end it, besides the end-of-text token.
+        include_stop_str_in_output: leave in the text what ended it.
 
     Raises:
         InputError: a value outside its range.
@@ -31,16 +35,24 @@ class SamplingParams:
     max_tokens: int = 16
     seed: int | None = None
     ignore_eos: bool = False
+    stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    include_stop_str_in_output: bool = False
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
-            raise InputError(f"temperature is {self.temperature}; it must be 0 or more")
-        if self.top_k < 0:
+        if not 0 <= self.temperature < float("inf"):
+            raise InputError(f"temperature is {self.temperature}; it must be finite, 0 or more")
+        if self.top_k < -1:
             raise InputError(f"top_k is {self.top_k}; 0 keeps all tokens, 1 or more that many")
         if not 0 < self.top_p <= 1:
             raise InputError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
         if self.max_tokens < 1:
             raise InputError(f"max_tokens is {self.max_tokens}; it must be at least 1")
+        stops = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        if "" in stops:
+            raise InputError("a stop string is empty; every text would end before it begins")
+        object.__setattr__(self, "stop", stops)
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
 
 
 def probabilities(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
