@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-import torch
 from driving import check
 
 from minilab.core.config import SchedulerConfig
@@ -13,6 +12,7 @@ from minilab.core.request import RequestState
 from minilab.engine.config import DecoderConfig
 from minilab.engine.llm import LLM
 from minilab.engine.sampling import SamplingParams
+from minilab.engine.tiny import random_weights
 from minilab.facts import slo
 from minilab.facts.errors import InputError
 
@@ -31,35 +31,12 @@ CONFIG = DecoderConfig(
 )
 
 
-def weights(config: DecoderConfig = CONFIG) -> dict[str, torch.Tensor]:
-    """Random weights with logits that spread."""
-    torch.manual_seed(3)
-    heads, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    hidden, wide = config.hidden_size, config.intermediate_size
-    shapes = {"model.embed_tokens": (config.vocab_size, hidden)}
-    for layer in range(config.num_layers):
-        name = f"model.layers.{layer}."
-        shapes |= {
-            name + "self_attn.q_proj": (heads, hidden),
-            name + "self_attn.k_proj": (kv, hidden),
-            name + "self_attn.v_proj": (kv, hidden),
-            name + "self_attn.o_proj": (hidden, heads),
-            name + "mlp.gate_proj": (wide, hidden),
-            name + "mlp.up_proj": (wide, hidden),
-            name + "mlp.down_proj": (hidden, wide),
-        }
-    found = {f"{name}.weight": 0.3 * torch.randn(shape) for name, shape in shapes.items()}
-    norms = ["model.norm"]
-    norms += [
-        f"model.layers.{layer}.{part}_layernorm"
-        for layer in range(config.num_layers)
-        for part in ("input", "post_attention")
-    ]
-    return found | {f"{name}.weight": torch.ones(hidden) for name in norms}
-
-
 def engine(blocks: int = 64, **limits: int) -> LLM:
-    return LLM(CONFIG, weights(), SchedulerConfig(blocks, 4, **{"max_num_seqs": 4, **limits}))
+    return LLM(
+        CONFIG,
+        random_weights(CONFIG, 3),
+        SchedulerConfig(blocks, 4, **{"max_num_seqs": 4, **limits}),
+    )
 
 
 def test_the_end_of_text_token_stops_a_request() -> None:
@@ -123,15 +100,3 @@ def test_what_cannot_be_served_is_refused(prompt: list[int], tokens: int, words:
     with pytest.raises(InputError, match=words):
         llm.generate([prompt], SamplingParams(max_tokens=tokens))
     assert not llm.scheduler.num_waiting
-
-
-def test_a_checkpoint_that_does_not_fit_is_named() -> None:
-    found = weights()
-    found["model.layers.0.mlp.up_proj.weight"] = torch.zeros(3, 3)
-    with pytest.raises(InputError, match=r"up_proj.weight has shape \[3, 3\]"):
-        LLM(CONFIG, found)
-    del found["model.norm.weight"]
-    with pytest.raises(InputError, match=r"no tensor model\.norm\.weight"):
-        LLM(CONFIG, found)
-    with pytest.raises(InputError, match="model_type is 'gpt2'"):
-        DecoderConfig.from_hf({"model_type": "gpt2"})

