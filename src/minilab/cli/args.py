@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from minilab.cli.parser import Parser, number, positive, whole_number
 from minilab.core.config import POLICIES
@@ -106,11 +107,19 @@ def experiment(args: argparse.Namespace) -> Experiment:
             raise InputError(f"--trace {args.trace}: a file, not a name; use --trace-file")
     if "cost" in given:
         given["cost"] = cost_text(given["cost"])
-    inner = {name: given[name] for name in WORKLOAD_FIELDS if name in given}
     outer = {f.name: given[f.name] for f in fields(Experiment) if f.name in given}
-    made = Experiment(workload=WorkloadSpec(**inner), **outer)
-    _check_together(made.workload, given)
-    return made
+    return Experiment(workload=workload_spec(given), **outer)
+
+
+def workload_spec(given: Mapping[str, Any]) -> WorkloadSpec:
+    """The workload of the options that were given, by the names of their fields.
+
+    Raises:
+        InputError: options that contradict each other.
+    """
+    spec = WorkloadSpec(**{name: given[name] for name in WORKLOAD_FIELDS if name in given})
+    _check_together(spec, given)
+    return spec
 
 
 def _check_together(workload: WorkloadSpec, given: Collection[str]) -> None:

@@ -14,7 +14,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from minilab import __version__
-from minilab.cli import calibrate, conform, cost_cmd, goodput, models_cmd, sim, sweep_cmd, trace
+from minilab.cli import (
+    calibrate,
+    conform,
+    cost_cmd,
+    goodput,
+    load_cmd,
+    models_cmd,
+    sim,
+    sweep_cmd,
+    trace,
+)
 from minilab.cli.output import tell
 from minilab.cli.parser import Parser
 from minilab.facts.errors import InputError
@@ -57,7 +67,9 @@ def parser() -> Parser:
     top.add_argument("--version", action="version", version=f"minilab {__version__}")
     commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     commands.required = True
-    for module in (sim, goodput, sweep_cmd, models_cmd, trace, cost_cmd, conform, calibrate):
+    for module in (
+        *(sim, load_cmd, goodput, sweep_cmd, models_cmd, trace, cost_cmd, conform, calibrate),
+    ):
         module.add(commands)
     return top
 

@@ -1,0 +1,87 @@
+"""Prompts: a workload's content segments as token ids, or as text of one token a word.
+
+A segment (content id, length) is a prefix of an endless text of that id, so equal segments give
+equal tokens and a server's prefix cache sees the sharing that the trace recorded. The texts mean
+nothing: lengths and sharing are what a load test is about (a draft model would notice).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minilab.facts.errors import InputError
+from minilab.facts.request import Request
+
+OWN = 1 << 62
+"""Content ids from here on are of requests whose text nobody else sends."""
+
+WORDS = tuple(
+    re.findall(
+        r"\w+",
+        "the of and to in is that it was for on are as with his they at be this from have or by "
+        "one had not but what all were when we there can an your which their said if do will each "
+        "about how up out them then she many some so these would other into has more her two like "
+        "him see time could no make than first been its who now people my made over did down only "
+        "way find use may water long little very after words called just where most know",
+    )
+)
+"""Common words, each a single token in the usual English vocabularies."""
+
+
+@dataclass(frozen=True)
+class IdPrompts:
+    """Prompts as token ids from ``low`` up to ``high``; ``seed`` changes all of them."""
+
+    low: int = 100
+    high: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low < self.high - 1:
+            raise InputError(
+                f"token ids from {self.low} to {self.high}; there must be at least 2 of them"
+            )
+
+    def of(self, request: Request) -> list[int]:
+        """``request.prompt_tokens`` token ids."""
+        return choices(request, self.high - self.low, self.seed, self.low)
+
+
+@dataclass(frozen=True)
+class TextPrompts:
+    """Prompts as words, each one token; the server adds ``overhead`` tokens of its own.
+
+    The overhead is the begin-of-text token and, in a chat, the template's. ``words`` is what the
+    server was found to take as single tokens (``load_probe``).
+    """
+
+    words: Sequence[str] = WORDS
+    overhead: int = 0
+    seed: int = 0
+
+    def of(self, request: Request) -> str:
+        """Text of ``request.prompt_tokens`` tokens, the server's own included (at least 1 word)."""
+        picked = choices(request, len(self.words), self.seed, 0)
+        return self.text(picked[: max(1, len(picked) - self.overhead)])
+
+    def text(self, picked: Sequence[int]) -> str:
+        """The words of these numbers."""
+        return " ".join(self.words[number] for number in picked)
+
+
+Prompts = IdPrompts | TextPrompts
+
+
+def choices(request: Request, count: int, seed: int, low: int) -> list[int]:
+    """Numbers from ``low`` to ``low + count - 1``, as many as the prompt has tokens."""
+    segments = request.prompt or ((OWN + request.id, request.prompt_tokens),)
+    picked: list[int] = []
+    for content, length in segments:
+        # One value after the other from one stream: a longer segment begins like a shorter one.
+        drawn = np.random.default_rng([seed, content]).random(length)
+        picked += (low + (drawn * count).astype(np.int64)).tolist()
+    return picked
