@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from minilab.core.config import POLICIES, SchedulerConfig
 from minilab.core.instance import Instance
-from minilab.core.router import make_router
+from minilab.core.routers import make_router
 from minilab.core.scheduler import Scheduler
 from minilab.facts.cost_terms import LinearCost
 from minilab.facts.request import Request

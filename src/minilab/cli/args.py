@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from minilab.cli.parser import Parser, number, positive, whole_number
-from minilab.core.config import POLICIES
-from minilab.core.router import ROUTERS
+from minilab.core.config import POLICIES, PREFIX_INDEXES
+from minilab.core.routers import FAULTS, ROUTERS
 from minilab.facts.arrivals import ARRIVALS
 from minilab.facts.cost import load_cost
 from minilab.facts.errors import InputError
@@ -71,6 +71,8 @@ def _add_serving(parser: Parser) -> None:
     add("--max-num-seqs", type=one, metavar="N", help="running requests (default 256)")
     add("--policy", metavar="NAME", help=f"{', '.join(POLICIES)} (default mixed)")
     add("--router", metavar="NAME", help=f"{', '.join(ROUTERS)} (default round-robin)")
+    add("--router-faults", metavar="LIST", help=f"{', '.join(FAULTS)}: stale=0.1+late-load")
+    add("--prefix-index", metavar="NAME", help=f"{', '.join(PREFIX_INDEXES)} (default hash-chain)")
     add(
         "--no-prefix-cache",
         dest="prefix_cache",

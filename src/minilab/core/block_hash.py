@@ -126,12 +126,15 @@ class SegmentHasher:
 class TokenHasher:
     """Hashes real token ids with SHA-256, as a server that strangers talk to must.
 
-    ``tokens_of(request)`` returns the ids of prompt and output so far.
+    ``tokens_of(request)`` returns the ids of prompt and output so far. ``images_of(request)``
+    returns (start, length, hash of the picture) for each: all pictures have the same placeholder
+    tokens, so a block that holds a part of one carries the picture's hash as an extra key.
     """
 
-    def __init__(self, block_size: int, tokens_of: Any) -> None:
+    def __init__(self, block_size: int, tokens_of: Any, images_of: Any = None) -> None:
         self.block_size = block_size
         self._tokens_of = tokens_of
+        self._images_of = images_of or (lambda request: ())
 
     def extend(self, request: RequestState, num_tokens: int) -> None:
         """See ``BlockHasher``."""
@@ -139,10 +142,19 @@ class TokenHasher:
         if num_tokens // size <= len(hashes):
             return
         spec: Any = request.request
-        tokens = self._tokens_of(request)
+        tokens, images = self._tokens_of(request), self._images_of(request)
         parent = hashes[-1] if hashes else root_hash(spec.cache_salt, spec.adapter)
         for block in range(len(hashes), num_tokens // size):
-            text = ",".join(map(str, tokens[block * size : (block + 1) * size]))
+            begin = block * size
+            text = ",".join(map(str, tokens[begin : begin + size])) + _image_keys(
+                images, begin, size
+            )
             digest = hashlib.sha256(f"{parent}:{text}".encode()).digest()
             parent = int.from_bytes(digest, "big")
             hashes.append(parent)
+
+
+def _image_keys(images: Sequence[tuple[int, int, str]], begin: int, size: int) -> str:
+    """The pictures that reach into a block, each with where it lies relative to the block."""
+    inside = [i for i in images if i[0] < begin + size and begin < i[0] + i[1]]
+    return repr([("image", key, start - begin) for start, _, key in inside]) if inside else ""

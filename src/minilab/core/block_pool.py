@@ -67,6 +67,11 @@ class BlockPool:
         """Blocks that some request holds."""
         return self.num_blocks - len(self.blank) - self.num_idle
 
+    @property
+    def num_cached(self) -> int:
+        """Blocks that can be found by content."""
+        return len(self.cached)
+
     def take(self, count: int) -> list[int]:
         """Take ``count`` private blocks, blank ones first, then the least recently used idle ones.
 
@@ -202,5 +207,9 @@ class BlockPool:
         assert self.users.keys() <= self.cached.keys(), "a user count without a block"
         places = sorted([*self.blank, *idle, *holders])
         assert places == list(range(self.num_blocks)), "blocks lost or in two places"
+        self._check_order(idle)
+
+    def _check_order(self, idle: list[int]) -> None:
+        """Assert that every idle block has its place in the LRU order."""
         queued = sum(map(len, self._queue))
         assert queued == self._queued == len(idle) + sum(self._stale.values()), "LRU order broken"

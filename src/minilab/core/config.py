@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 POLICIES = ("mixed", "prefill-first", "decode-first")
+PREFIX_INDEXES = ("hash-chain", "radix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class SchedulerConfig:
             ``decode-first`` starts no prompt before every running request is done
             (FasterTransformer).
         enable_prefix_caching: keep and reuse KV blocks by content.
+        prefix_index: how content is found: ``hash-chain`` (vLLM) or ``radix`` (SGLang).
 
     Raises:
         ValueError: a limit below 1, an unknown policy, or a budget below ``max_num_seqs``, with
@@ -33,6 +35,7 @@ class SchedulerConfig:
     max_num_seqs: int = 256
     policy: str = "mixed"
     enable_prefix_caching: bool = True
+    prefix_index: str = "hash-chain"
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_num_batched_tokens", "max_num_seqs"):
@@ -40,6 +43,9 @@ class SchedulerConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.policy not in POLICIES:
             raise ValueError(f"policy is {self.policy!r}; known are {', '.join(POLICIES)}")
+        if self.prefix_index not in PREFIX_INDEXES:
+            names = ", ".join(PREFIX_INDEXES)
+            raise ValueError(f"prefix_index is {self.prefix_index!r}; known are {names}")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError(
                 f"max_num_batched_tokens is {self.max_num_batched_tokens}, below max_num_seqs "

@@ -199,10 +199,11 @@ class InstanceView:
     cuts nothing; times are ticks and not before the run in progress began.
     """
 
-    __slots__ = ("_instance",)
+    __slots__ = ("_instance", "_matched")
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self._matched = (-1, 0)
 
     @property
     def running(self) -> int:
@@ -213,6 +214,28 @@ class InstanceView:
     def waiting(self) -> int:
         """Requests in the queue."""
         return self._instance.scheduler.num_waiting
+
+    @property
+    def decoding(self) -> int:
+        """Requests whose stream has begun."""
+        scheduler: Any = self._instance.scheduler
+        return int(scheduler.num_decoding)
+
+    @property
+    def pending_tokens(self) -> int:
+        """Known tokens of queued and half-computed requests that are not computed yet."""
+        scheduler: Any = self._instance.scheduler
+        return int(scheduler.pending_tokens())
+
+    @property
+    def num_blocks(self) -> int:
+        """KV blocks of the instance."""
+        return int(self._instance.scheduler.pool.num_blocks)
+
+    @property
+    def cached_blocks(self) -> int:
+        """KV blocks that can be found by content."""
+        return int(self._instance.scheduler.pool.num_cached)
 
     def tokens_at(self, now: int) -> int:
         """KV tokens of running requests that are computed at ``now``."""
@@ -230,4 +253,11 @@ class InstanceView:
     def match(self, request: RequestState) -> int:
         """Prompt tokens of ``request`` that this instance's cache holds when it arrives."""
         scheduler: Any = self._instance.scheduler
-        return int(scheduler.match(request, self._instance.begun_at(request.queued_at)))
+        found = int(scheduler.match(request, self._instance.begun_at(request.queued_at)))
+        self._matched = (request.id, found)
+        return found
+
+    def place(self, request: RequestState) -> None:
+        """``request`` was sent here: what the router saw cached is what it expects to save."""
+        if self._matched[0] == request.id:
+            request.expected_hit = self._matched[1]

@@ -34,13 +34,16 @@ class PrefixIndex:
         """
         if not self.enabled:
             return []
-        self._hasher.extend(request, request.num_prompt_tokens)
         keys, cached = request.block_hashes, self.pool.cached
+        if len(keys) < request.num_prompt_tokens // self.block_size:
+            self._hasher.extend(request, request.num_prompt_tokens)
         limit = min(len(keys), (request.num_tokens - 1) // self.block_size)
         found = 0
-        while found < limit and keys[found] in cached:
+        for key in keys:
+            if key not in cached:
+                break
             found += 1
-        return keys[:found]
+        return keys[: min(found, limit)]
 
     def publish(self, request: RequestState) -> None:
         """Publish the full blocks computed since the last call, as far as hashes are known."""

@@ -48,6 +48,10 @@ class _Pools:
     def num_blocks(self) -> int:
         return sum(pool.num_blocks for pool in self._pools)
 
+    @property
+    def num_cached(self) -> int:
+        return sum(pool.num_cached for pool in self._pools)
+
 
 class RankedScheduler:
     """``ranks`` schedulers in step; a new request goes to the rank with the fewest.
@@ -104,6 +108,15 @@ class RankedScheduler:
     def abort(self, request: RequestState) -> None:
         """Forget a request and take its blocks back."""
         self._rank_of[request.id].abort(request)
+
+    @property
+    def num_decoding(self) -> int:
+        """Requests whose stream has begun, on all ranks."""
+        return sum(rank.num_decoding for rank in self.ranks)
+
+    def pending_tokens(self) -> int:
+        """Known tokens that no step has computed, on all ranks."""
+        return sum(rank.pending_tokens() for rank in self.ranks)
 
     def tokens_in_flight(self, steps_over: int = 0) -> int:
         """KV tokens of running requests, on all ranks."""

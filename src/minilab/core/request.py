@@ -62,6 +62,7 @@ class RequestState:
         num_published: leading blocks already offered to the prefix index.
         has_copies: some of them stayed private, because their text was published already.
         num_cached_tokens: prompt tokens found in the prefix index at first admission.
+        expected_hit: prompt tokens that the router expected to be cached where it sent the request.
         num_draft_tokens: guesses to verify in the next step (0: none).
         remote_prefill: KV of the prompt comes from elsewhere.
         hold_blocks: keep the blocks after the end until they are sent.
@@ -71,6 +72,7 @@ class RequestState:
         "block_hashes",
         "block_table",
         "decoding",
+        "expected_hit",
         "first_token_at",
         "has_copies",
         "hold_blocks",
@@ -114,6 +116,7 @@ class RequestState:
         self.has_copies = False
         self.num_cached_tokens = -1
         self.num_preemptions = 0
+        self.expected_hit = 0
         self.num_draft_tokens = 0
         self.remote_prefill = remote_prefill
         self.hold_blocks = hold_blocks

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from minilab.core.block_hash import SegmentHasher
-from minilab.core.block_pool import BlockPool
 from minilab.core.config import SchedulerConfig
 from minilab.core.plan import StepPlan
-from minilab.core.prefix_index import PrefixIndex
+from minilab.core.prefix_indexes import make_index
 from minilab.core.request import ABORTED, REJECTED, RequestState
 
 
@@ -29,13 +27,7 @@ class RequestLists:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
-        self.pool = BlockPool(config.num_blocks)
-        self.index = PrefixIndex(
-            self.pool,
-            SegmentHasher(config.block_size),
-            config.block_size,
-            config.enable_prefix_caching,
-        )
+        self.pool, self.index = make_index(config)
         self.waiting: deque[RequestState] = deque()
         self.prefilling: list[RequestState] = []
         self.decoding: list[RequestState] = []
@@ -51,6 +43,17 @@ class RequestLists:
     def num_waiting(self) -> int:
         """Requests in the queue."""
         return len(self.waiting)
+
+    @property
+    def num_decoding(self) -> int:
+        """Requests whose stream has begun."""
+        return len(self.decoding)
+
+    def pending_tokens(self) -> int:
+        """Known tokens that no step has computed, less what routers expect to find cached."""
+        queued = sum(request.num_tokens - request.expected_hit for request in self.waiting)
+        begun = sum(r.num_tokens - r.num_computed_tokens for r in self.prefilling)
+        return queued + begun
 
     def tokens_in_flight(self, steps_over: int = 0) -> int:
         """KV tokens of running requests."""

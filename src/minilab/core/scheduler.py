@@ -7,14 +7,13 @@ with decodes. When blocks run out, the newest request gives its own back and rec
 
 from __future__ import annotations
 
-from minilab.core.block_hash import BlockHasher, SegmentHasher
-from minilab.core.block_pool import BlockPool
+from minilab.core.block_hash import BlockHasher
 from minilab.core.config import SchedulerConfig
 from minilab.core.decode_batch import DecodeBatch
 from minilab.core.drafts import affordable_drafts, commit_counts, note_drafts
 from minilab.core.plan import PLAIN, StepOutcome, StepPlan, StepResult
 from minilab.core.policies import PLAN_STEP
-from minilab.core.prefix_index import PrefixIndex
+from minilab.core.prefix_indexes import make_index
 from minilab.core.prompt_queue import PromptQueue
 from minilab.core.remote_kv import RemoteKV
 from minilab.core.request import (
@@ -41,13 +40,7 @@ class Scheduler:
 
     def __init__(self, config: SchedulerConfig, hasher: BlockHasher | None = None) -> None:
         self.config = config
-        self.pool = BlockPool(config.num_blocks)
-        self.index = PrefixIndex(
-            self.pool,
-            hasher or SegmentHasher(config.block_size),
-            config.block_size,
-            config.enable_prefix_caching,
-        )
+        self.pool, self.index = make_index(config, hasher)
         self.batch = DecodeBatch(self.pool, config.block_size)
         self.remote = RemoteKV(self)
         self.prompts = PromptQueue(config, self.pool, self.index, self._preempt_newest)
@@ -91,11 +84,27 @@ class Scheduler:
             return request.offset + self.batch.clock
         return request.num_computed_tokens
 
+    @property
+    def num_decoding(self) -> int:
+        """Requests whose stream has begun."""
+        return len(self.batch.requests)
+
+    def pending_tokens(self) -> int:
+        """Known tokens that no step has computed, less what routers expect to find cached."""
+        pending = 0
+        for request in self.waiting:
+            pending += request.num_tokens - request.expected_hit
+        for request in self.prefilling:
+            pending += request.num_tokens - request.num_computed_tokens
+        return pending
+
     def tokens_in_flight(self, steps_over: int = 0) -> int:
         """KV tokens of running requests, ``steps_over`` steps into the current run."""
         batch = self.batch
-        prefilling = sum(request.num_computed_tokens for request in self.prefilling)
-        return batch.kv_tokens + steps_over * len(batch.requests) + prefilling
+        tokens = batch.kv_tokens + steps_over * len(batch.requests)
+        for request in self.prefilling:
+            tokens += request.num_computed_tokens
+        return tokens
 
     def blocks_in_use(self, steps_begun: int = 1) -> int:
         """KV blocks in use when ``steps_begun`` steps of the current run have begun."""
@@ -106,7 +115,8 @@ class Scheduler:
 
         The blocks of steps that have begun are taken first, for they may evict what would match.
         """
-        self.batch.grow(steps_begun)
+        if steps_begun > self.batch.grown:
+            self.batch.grow(steps_begun)
         return len(self.index.match(request)) * self.config.block_size
 
     # -- requests come and go -------------------------------------------------------------------

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from typing import Any
 
 from minilab.core.instance import Instance, InstanceView
-from minilab.core.request import RequestState
-from minilab.core.router import RoundRobin, Router
+from minilab.core.request import REJECTED, RequestState
+from minilab.core.router import REJECT, Router
+from minilab.core.router_load import RoundRobin
 from minilab.facts.request import Request
 from minilab.facts.ticks import to_seconds, to_ticks
 from minilab.recorder import Recorder
@@ -54,9 +56,11 @@ class Cluster:
         self._ends: list[tuple[int, int]] = []
         self._idle: set[int] = set()
         self._serial = 0
+        self._arrivals_left = False
         self._slots = concurrency
         self._held_back: deque[tuple[Request, int]] = deque()
         self._followers: dict[int, list[Request]] = {}
+        self._tell: Any = getattr(self.router, "ended", None)
 
     # -- putting things in -----------------------------------------------------------------------
 
@@ -77,10 +81,14 @@ class Cluster:
         """
         arrivals = self._release(requests)
         outside, ends, instances = self._outside, self._ends, self.instances
+        self._arrivals_left = bool(arrivals)
         recorder = self.recorder
         never = 1 << 62
         overhead = self._overhead
-        chained = self._slots is not None or bool(self._followers)
+        chained = self._slots is not None or bool(self._followers) or self._tell is not None
+        period = to_ticks(getattr(self.router, "period", 0.0))
+        if period:
+            self._scrape(period)
         position, count = 0, len(arrivals)
         next_arrival = to_ticks(arrivals[0].arrival) + overhead if count else never
         while True:
@@ -97,6 +105,7 @@ class Cluster:
                 while next_arrival == now:
                     self._arrive(arrivals[position])
                     position += 1
+                    self._arrivals_left = position < count
                     next_arrival = (
                         to_ticks(arrivals[position].arrival) + overhead
                         if position < count
@@ -166,7 +175,13 @@ class Cluster:
             self._held_back.append((request, self.now))
 
     def _ended(self, state: RequestState) -> None:
-        """Let those go who waited for this end."""
+        """A placed request has ended: tell a router that counts, let go who waited for it."""
+        if self._tell is not None:
+            self._tell(state, self.recorder.placed_on[state.id])
+        self._let_go(state)
+
+    def _let_go(self, state: RequestState) -> None:
+        """Release what waited for this end."""
         for request in self._followers.pop(state.id, ()):
             start = max(self.now + to_ticks(request.think), to_ticks(request.arrival))
             sent = request._replace(arrival=to_seconds(start))
@@ -182,8 +197,21 @@ class Cluster:
         self.states[state.id] = state
         state.queued_at = self.now
         index = self.router.choose(state, self.views)
+        if index == REJECT:
+            state.status = REJECTED
+            self.recorder.finished_at[state.id] = self.now
+            self._let_go(state)
+            return
+        self.views[index].place(state)
         self.recorder.placed_on[state.id] = index
         self.submit(state, index)
+
+    def _scrape(self, period: int) -> None:
+        """Let the router read the figures now and every ``period`` ticks while work is left."""
+        router: Any = self.router
+        router.scrape(self.views, self.now)
+        if self._arrivals_left or self._outside or self._ends:
+            self.at(self.now + period, lambda: self._scrape(period))
 
     def submit(self, state: RequestState, index: int) -> None:
         """Queue ``state`` at an instance and wake or cut it if that could change its plan."""

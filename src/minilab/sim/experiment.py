@@ -17,7 +17,8 @@ from typing import Any
 from minilab.core.block_hash import SegmentHasher
 from minilab.core.config import POLICIES, SchedulerConfig
 from minilab.core.instance import Instance
-from minilab.core.router import ROUTERS, make_router
+from minilab.core.router import Router
+from minilab.core.routers import FAULTS, ROUTERS, make_router
 from minilab.core.scheduler import Scheduler
 from minilab.facts.capacity import default_kv_blocks
 from minilab.facts.cost import StepCost, WfksCost, cost_from_dict
@@ -46,6 +47,9 @@ class Experiment:
         tp: GPUs per instance (tensor parallel).
         instances: how many copies of the model serve.
         kv_blocks: KV blocks per instance; ``None``: what the GPU's memory holds at 90 %.
+        router: a name of ``core.routers``, with options: ``cache-aware:slack=8``.
+        router_faults: what goes wrong with it: ``stale=0.1+late-load``.
+        prefix_index: ``hash-chain`` or ``radix``.
         num_speculative_tokens: drafts per request and step; 0: no speculation. Drafting itself is
             free here: only verifying costs.
         acceptance_rate: chance that a draft is accepted, given that those before it were.
@@ -67,6 +71,8 @@ class Experiment:
     policy: str = "mixed"
     prefix_cache: bool = True
     router: str = "round-robin"
+    router_faults: str = ""
+    prefix_index: str = "hash-chain"
     cost: str | None = None
     num_speculative_tokens: int = 0
     acceptance_rate: float = 0.7
@@ -155,6 +161,7 @@ class Experiment:
                 max_num_seqs=self.max_num_seqs,
                 policy=self.policy,
                 enable_prefix_caching=self.prefix_cache,
+                prefix_index=self.prefix_index,
             )
         except ValueError as error:
             raise InputError(str(error)) from None
@@ -165,8 +172,7 @@ class Experiment:
         Raises:
             InputError: it does not.
         """
-        if self.router not in ROUTERS:
-            raise unknown_name("router", self.router, ROUTERS)
+        self.make_router(0.0)
         for name, value in (("instances", self.instances), ("tp", self.tp)):
             if value < 1:
                 raise InputError(f"{name} is {value}; give a whole number of at least 1")
@@ -200,10 +206,28 @@ class Experiment:
                 Instance(scheduler(config), ticks, skip=skip, drafter=self._drafter(index))
                 for index in range(self.instances)
             ],
-            make_router(self.router),
+            self.make_router(cost.linear().per_token),
             request_overhead=cost.linear().request_overhead,
             concurrency=concurrency,
         )
+
+    def make_router(self, seconds_per_token: float) -> Router:
+        """The router with its faults, seeded by the workload's seed; prefill takes that long.
+
+        Raises:
+            InputError: a name, an option or a number that it does not have.
+        """
+        name, faults = self.router.partition(":")[0], self.router_faults
+        if name not in ROUTERS:
+            raise unknown_name("router", name, ROUTERS)
+        for fault in filter(None, faults.split("+")):
+            if fault.partition("=")[0] not in FAULTS:
+                raise unknown_name("router fault", fault.partition("=")[0], FAULTS)
+        try:
+            seed = self.workload.seed
+            return make_router(self.router, seed, faults, seconds_per_token=seconds_per_token)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
     def _drafter(self, index: int) -> Speculation | None:
         if not self.num_speculative_tokens:
