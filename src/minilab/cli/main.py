@@ -16,6 +16,7 @@ from contextlib import suppress
 from minilab import __version__
 from minilab.cli import (
     calibrate,
+    capacity_cmd,
     conform,
     cost_cmd,
     goodput,
@@ -68,7 +69,18 @@ def parser() -> Parser:
     commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     commands.required = True
     for module in (
-        *(sim, load_cmd, goodput, sweep_cmd, models_cmd, trace, cost_cmd, conform, calibrate),
+        *(
+            sim,
+            load_cmd,
+            goodput,
+            sweep_cmd,
+            models_cmd,
+            capacity_cmd,
+            trace,
+            cost_cmd,
+            conform,
+            calibrate,
+        ),
     ):
         module.add(commands)
     return top

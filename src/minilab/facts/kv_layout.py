@@ -15,7 +15,23 @@ DTYPE_BYTES = {
     "int4": 0.5 + 2.5 / 128,  # GPTQ, AWQ: 4 bits, an fp16 scale and a 4-bit zero per 128
     "int4-g32": 0.5 + 2 / 32,  # 4 bits and a bf16 scale per 32
 }  # fmt: skip
-KV_DTYPES = ("bf16", "fp16", "fp8", "int8", "fp32", "fp8_ds_mla")
+KV_DTYPES = (
+    "bf16", "fp16", "fp8", "int8", "fp32", "fp8_ds_mla", "fp8_per_token_head",
+    "int8_per_token_head", "int4_per_token_head", "nvfp4",
+)  # fmt: skip
+_KV_BITS = {"nvfp4": 4, "int4_per_token_head": 4, "fp8_per_token_head": 8, "int8_per_token_head": 8}
+_ALIASES = {
+    "auto": "bf16", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "e4m3": "fp8", "e5m2": "fp8",
+}  # fmt: skip
+
+
+def kv_dtype(name: str) -> str:
+    """``name``, or what an engine's word for it means here ("fp8_e4m3", "auto"). InputError."""
+    word = _ALIASES.get(name.strip().lower(), name.strip().lower())
+    if word not in KV_DTYPES:
+        raise unknown_name("KV dtype", name, KV_DTYPES)
+    return word
 
 
 def dtype_bytes(dtype: str) -> float:
@@ -40,15 +56,24 @@ class KVGroup(NamedTuple):
         """Bytes of one cached entry of one layer on one of ``tp`` GPUs (FACTS 2.1).
 
         Keys and values of ``ceil(kv_heads / tp)`` heads; a latent is a single vector that every
-        rank needs whole. ``fp8_ds_mla`` is FlashMLA's layout: fp8 latent, an fp32 scale per 128,
-        rope part in bf16 (656 bytes for 512 + 64).
+        rank needs whole. ``fp8_ds_mla`` is FlashMLA's layout: fp8 latent, rope part in bf16, and an
+        fp32 scale per 128 (656 bytes for 512 + 64) or, where 128 does not divide the latent, eight
+        bytes of exponents (584 for 448 + 64, DeepSeek-V4). The ``per_token_head`` formats keep an
+        fp32 scale per key and value vector, ``nvfp4`` an fp8 scale per 16 numbers.
         """
         if dtype not in KV_DTYPES:
             raise unknown_name("KV dtype", dtype, KV_DTYPES)
         if dtype == "fp8_ds_mla":
             if not self.latent:
                 raise InputError("KV dtype 'fp8_ds_mla' needs an MLA model; use fp8")
-            return self.latent + 4 * math.ceil(self.latent / 128) + 2 * self.rope
+            scales = 8 if self.latent % 128 else 4 * (self.latent // 128)
+            return self.latent + scales + 2 * self.rope
+        if dtype in _KV_BITS:
+            if self.latent:
+                raise InputError(f"KV dtype {dtype!r} is for heads, not for an MLA latent; use fp8")
+            scale = math.ceil(self.head_dim / 16) if dtype == "nvfp4" else 4
+            vector = math.ceil(self.head_dim * _KV_BITS[dtype] / 8) + scale
+            return 2 * max(1, math.ceil(self.kv_heads / tp)) * vector
         size = int(DTYPE_BYTES[dtype])
         if self.latent:
             return (self.latent + self.rope) * size

@@ -124,7 +124,9 @@ def _layer_kinds(c: Mapping[str, Any], kind: str, layers: int) -> list[str]:
             return ["full" if at < first else "window" for at in range(layers)]
         six = c.get("sliding_window_pattern", c.get("_sliding_window_pattern", 6))
         patterns = {"gemma3_text": six, "gemma3": six, "gemma2": 2, "gpt_oss": 2}
-        every = patterns.get(kind, layers + 1)
+        named = c.get("sliding_window_pattern")
+        other = named if isinstance(named, int) and named > 1 else layers + 1
+        every = patterns.get(kind, other)
     else:
         return ["full"] * layers
     return ["full" if at % every == 0 else "window" for at in range(1, layers + 1)]

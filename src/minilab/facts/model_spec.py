@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,23 @@ class ModelSpec(Geometry):
         """
         return self._per_token(dtype, tp, None)
 
+    @property
+    def index_bytes_per_token(self) -> int:
+        """A sparse-attention indexer's own cache: fp8 keys and an fp32 scale per 128, per layer.
+
+        The same on every GPU and for every KV dtype (132 bytes a layer for 128 dimensions).
+        """
+        return self.index_layers * (self.index_dim + 4 * math.ceil(self.index_dim / 128))
+
+    def as_mha(self, head_dim: int) -> ModelSpec:
+        """An MLA model as engines without MLA run it: full K and V heads, padded to ``head_dim``.
+
+        For KV sizes only. Other models come back as they are.
+        """
+        if not self.kv_lora:
+            return self
+        return replace(self, kv_heads=self.heads, head_dim=head_dim, kv_lora=0, rope_dim=0)
+
     def full_kv_bytes_per_token(self, dtype: str = "bf16", tp: int = 1) -> int:
         """The part of ``kv_bytes_per_token`` that grows without bound (full layers)."""
         return self._per_token(dtype, tp, False)
@@ -100,7 +117,9 @@ class ModelSpec(Geometry):
         """The output projection; a tied embedding table is counted here."""
         return self.hidden * self.vocab
 
-    def _attention_params(self) -> int:
+    @property
+    def attention_params(self) -> int:
+        """Projections of all attention layers, linear ones included."""
         h, heads = self.hidden, self.heads
         if self.o_lora:  # one shared latent of head_dim; the output projection in groups
             q = h * self.q_lora + self.q_lora * heads * self.head_dim
@@ -141,7 +160,7 @@ class ModelSpec(Geometry):
     @property
     def body_params(self) -> int:
         """Matrices every token passes, without experts and output head."""
-        return self._attention_params() + self._indexer_params() + self._dense_ffn_params()
+        return self.attention_params + self._indexer_params() + self._dense_ffn_params()
 
     @property
     def expert_params(self) -> int:
