@@ -19,6 +19,7 @@ from minilab.cli import (
     capacity_cmd,
     conform,
     cost_cmd,
+    generate,
     goodput,
     load_cmd,
     models_cmd,
@@ -69,18 +70,17 @@ def parser() -> Parser:
     commands = top.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     commands.required = True
     for module in (
-        *(
-            sim,
-            load_cmd,
-            goodput,
-            sweep_cmd,
-            models_cmd,
-            capacity_cmd,
-            trace,
-            cost_cmd,
-            conform,
-            calibrate,
-        ),
+        sim,
+        load_cmd,
+        goodput,
+        sweep_cmd,
+        models_cmd,
+        capacity_cmd,
+        trace,
+        cost_cmd,
+        conform,
+        calibrate,
+        generate,
     ):
         module.add(commands)
     return top
