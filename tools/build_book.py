@@ -68,22 +68,23 @@ def missing_pages(html: Path, pages: list[str]) -> list[str]:
 
 
 def outputs_key(source: Path, *folders: str | Path | None) -> str:
-    """A hash of what outputs depend on beside the pages: the package, versions, the data there.
+    """A hash of what outputs depend on beside the pages: the package, the benchmarks' results that
+    pages draw, versions, the data there.
 
     folders: where pages find traces; one that is empty or not there counts for nothing.
     """
     digest = hashlib.sha256(f"python {sys.version_info[:2]}".encode())
     for name in KEYED_PACKAGES:
         digest.update(f"{name} {metadata.version(name)}\n".encode())
-    package = source / "src" / "minilab"
-    for path in sorted(package.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(package).as_posix().encode())
-            digest.update(path.read_bytes())
-    for folder in filter(None, folders):
-        for path in sorted(Path(folder).rglob("*")):
+    for folder in (source / "src" / "minilab", source / "benchmarks" / "results"):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(path.relative_to(source).as_posix().encode())
+                digest.update(path.read_bytes())
+    for given in filter(None, folders):
+        for path in sorted(Path(given).rglob("*")):
             if path.is_file():
-                digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
+                digest.update(f"{path.relative_to(given)} {path.stat().st_size}\n".encode())
     return digest.hexdigest()
 
 

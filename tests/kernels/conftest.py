@@ -25,11 +25,6 @@ pytest.importorskip("torch", reason="needs torch")
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """This folder's marker."""
-    config.addinivalue_line("markers", "gpu: runs on a CUDA GPU, skipped where there is none")
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip by name what this machine cannot run."""
     if item.get_closest_marker("gpu"):

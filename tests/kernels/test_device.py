@@ -7,7 +7,6 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -119,16 +118,6 @@ def test_native_fp8_needs_its_hardware(capability, refused):
     said = device.native_fp8_refusal(capability)
     assert bool(said) == refused
     assert not refused or ("8.9 is the first" in said and "view(torch.uint8)" in said)
-
-
-def test_native_fp8_on_an_a100(gpu):
-    """Refused by argument, also with backend="auto": the same bits as uint8 cost nothing."""
-    from minilab.kernels.paged_checks import check_native_fp8
-
-    gpu(8, 0)
-    cache = SimpleNamespace(dtype=torch.float8_e4m3fn)
-    with pytest.raises(ValueError, match=r"key_cache is float8_e4m3fn; compute capability 8\.0"):
-        check_native_fp8(cache, choose_backend("paged_decode", GPU))
 
 
 def test_without_triton(python):

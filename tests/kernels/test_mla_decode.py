@@ -11,7 +11,6 @@ from on_device import make_pages, random_like
 from torch.nn.functional import scaled_dot_product_attention
 
 from minilab.kernels import e4m3, mla_decode
-from minilab.kernels.device import Backend
 
 SCALE = 24**-0.5
 
@@ -133,14 +132,3 @@ def test_bad_scale(scale, said):
     cache = torch.zeros(6, 4, 96, dtype=torch.uint8)
     with pytest.raises(ValueError, match=re.escape(said)):
         mla_decode.mla_decode(**{**good(), "kv_cache": cache, "kv_scale": scale})
-
-
-@pytest.mark.parametrize("capability", [75, 80])
-def test_native_fp8_without_its_hardware(capability, monkeypatch):
-    """Refused in a sentence, with the way out, before the compiler does."""
-    chosen = Backend("triton", capability, "a test")
-    monkeypatch.setattr(mla_decode, "choose_backend", lambda *_: chosen)
-    cache = torch.zeros(6, 4, 96, dtype=torch.uint8).view(torch.float8_e4m3fn)
-    said = rf"kv_cache is float8_e4m3fn; compute capability {capability / 10}.*view\(torch\.uint8\)"
-    with pytest.raises(ValueError, match=said):
-        mla_decode.mla_decode(**{**good(), "kv_cache": cache})

@@ -10,7 +10,6 @@ import torch
 from on_device import NATIVE, random_like
 
 from minilab.kernels import quant_gemm, quant_gemm_int4, quant_pack
-from minilab.kernels.device import Backend
 
 
 def test_on_the_interpreter(run_cases):
@@ -162,13 +161,3 @@ def test_bad_argument(kernel, change, said):
     kernel(**good(kernel))
     with pytest.raises(ValueError, match=re.escape(said)):
         kernel(**{**good(kernel), **change})
-
-
-def test_native_fp8_without_its_hardware(monkeypatch):
-    """Refused in a sentence, with the way out, before the compiler does."""
-    chosen = Backend("triton", 80, "a test")
-    monkeypatch.setattr(quant_gemm, "choose_backend", lambda *_, **__: chosen)
-    arguments = good(quant_gemm.scaled_mm)
-    arguments |= {name: arguments[name].view(NATIVE) for name in ("a", "b")}
-    with pytest.raises(ValueError, match=r"a is float8_e4m3fn; compute capability 8\.0.* a\.view"):
-        quant_gemm.scaled_mm(**arguments)

@@ -99,7 +99,15 @@ def test_the_key_follows_the_package_and_the_data(tmp_path: Path) -> None:
     with_trace = outputs_key(source, str(data))
     assert with_trace != first, "a page would go on showing the stand-in"
     (source / "src" / "minilab" / "cost.py").write_text("ALPHA = 2\n")
-    assert outputs_key(source, str(data)) != with_trace, "a page would show the old ALPHA"
+    changed = outputs_key(source, str(data))
+    assert changed != with_trace, "a page would show the old ALPHA"
+    results = source / "benchmarks" / "results"
+    results.mkdir(parents=True)
+    (results / "aot.json").write_text('{"stack": 0}')
+    measured = outputs_key(source, str(data))
+    assert measured != changed, "a page would say that nothing was measured"
+    (results / "aot.json").write_text('{"stack": 8}')
+    assert outputs_key(source, str(data)) != measured, "a page would draw the old measurement"
     assert (
         outputs_key(source, None) == outputs_key(source, "") == outputs_key(source, tmp_path / "no")
     )

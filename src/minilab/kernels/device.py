@@ -133,14 +133,31 @@ def sm_count(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def native_fp8_refusal(capability: int) -> str:
-    """Why hardware FP8 cannot be used at ``capability``, and the way out; "" where it can."""
+def native_fp8_refusal(capability: int, name: str = "cache") -> str:
+    """Why hardware FP8 cannot be used at ``capability``, and the way out for the argument ``name``;
+    "" where it can."""
     if capability >= NATIVE_FP8_CAPABILITY:
         return ""
     return (
         f"compute capability {capability / 10:.1f} has no FP8 conversion (8.9 is the first): "
-        "pass cache.view(torch.uint8), the same bits, which the portable codec reads"
+        f"pass {name}.view(torch.uint8), the same bits, which the portable codec reads"
     )
+
+
+def check_native_fp8(name: str, tensor: torch.Tensor, backend: str) -> None:
+    """A float8_e4m3fn ``tensor`` asks for hardware FP8. A GPU without it refuses, with "auto" too:
+    a fallback would run something else than what was asked for. The reference reads bits, so
+    backend="reference" takes it anywhere. Call it before ``choose_backend``, whose way out is
+    another one.
+
+    Raises:
+        ValueError: ``tensor``, the argument ``name``, is on a GPU below capability 8.9.
+    """
+    hardware = tensor.device.type == "cuda" and not INTERPRETED and backend != "reference"
+    if tensor.dtype == torch.float8_e4m3fn and hardware:
+        refusal = native_fp8_refusal(capability_of(tensor.device), name)
+        if refusal:
+            raise ValueError(f"{name} is float8_e4m3fn; {refusal}")
 
 
 def _possible(device: torch.device) -> Backend:

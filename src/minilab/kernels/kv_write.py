@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from minilab.kernels import checks, e4m3, paged_checks
-from minilab.kernels.device import choose_backend, tl, triton
+from minilab.kernels.device import Backend, check_native_fp8, choose_backend, tl, triton
 from minilab.kernels.spec import ARCHS, Config, Spec, config_for
 
 
@@ -99,8 +99,9 @@ def kv_write(
     block_size, row = shapes["block_size"], shapes["num_kv_heads"] * shapes["head_size"]
     if checks.reads_values(slot_mapping, debug):
         _check_slots(slot_mapping, shapes["num_blocks"] * block_size)
+    check_native_fp8("key_cache", key_cache, backend)
     chosen = choose_backend("kv_write", key.device, backend)
-    paged_checks.check_native_fp8(key_cache, chosen, writes=True)
+    _check_rounding(key_cache, chosen)
     if chosen.name == "reference":
         kv_write_ref(
             key, value, key_cache, value_cache, slot_mapping, k_scale=k_scale, v_scale=v_scale
@@ -137,6 +138,14 @@ def kv_write_ref(
         factor = torch.as_tensor(1.0 if scale is None else scale, dtype=torch.float32)
         scaled = tokens.to(torch.float32) / factor.to(tokens.device).reshape(-1, 1)
         cache.view(torch.uint8)[block, offset] = e4m3.encode(scaled)
+
+
+def _check_rounding(cache: torch.Tensor, chosen: Backend) -> None:
+    if cache.dtype == torch.float8_e4m3fn and chosen.name == "interpreter":
+        raise ValueError(
+            "key_cache is float8_e4m3fn, which Triton's interpreter rounds wrongly:"
+            " pass key_cache.view(torch.uint8), the same bits, which the portable codec writes"
+        )
 
 
 def _check_slots(slots: torch.Tensor, num_slots: int) -> None:

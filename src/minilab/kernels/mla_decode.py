@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from minilab.kernels import checks, paged_checks, tiles
-from minilab.kernels.device import Backend, choose_backend, native_fp8_refusal, sm_count, tl, triton
+from minilab.kernels.device import Backend, check_native_fp8, choose_backend, sm_count, tl, triton
 from minilab.kernels.mla_ref import cost, mla_decode_ref
-from minilab.kernels.paged_decode import MAX_SPLITS, _combine_kernel
 from minilab.kernels.spec import ARCHS, NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
 WIDTHS = (16, 32, 64, 128, 256, 512)
@@ -121,10 +120,8 @@ def mla_decode(
     block_size = shapes["block_size"]
     if checks.reads_values(block_tables, debug):
         paged_checks.check_tables(block_tables, seq_lens, shapes["num_blocks"], block_size)
+    check_native_fp8("kv_cache", kv_cache, backend)
     chosen = choose_backend("mla_decode", query.device, backend)
-    native = kv_cache.dtype == torch.float8_e4m3fn and chosen.name == "triton"
-    if native and (refusal := native_fp8_refusal(chosen.capability)):
-        raise ValueError(f"kv_cache is float8_e4m3fn; {refusal}")
     num_seqs, heads = shapes["num_seqs"], shapes["num_heads"]
     out = checks.output(out, (num_seqs, heads, kv_lora_rank), query.dtype, query)
     if chosen.name == "reference":
@@ -135,8 +132,8 @@ def mla_decode(
     if num_splits is None:
         room = sm_count(query.device) * (2 if config.tiles["BLOCK_H"] <= FEW_HEADS else 1)
         num_splits = _splits_for(num_seqs * chunks, room, block_tables.shape[1] * block_size)
-    if not 1 <= num_splits <= MAX_SPLITS:
-        raise ValueError(f"num_splits is {num_splits}; it must be within 1 and {MAX_SPLITS}")
+    if not 1 <= num_splits <= tiles.MAX_SPLITS:
+        raise ValueError(f"num_splits is {num_splits}; it must be within 1 and {tiles.MAX_SPLITS}")
     if not num_seqs:
         return out
     partial = query.new_empty((num_seqs, heads, num_splits, kv_lora_rank), dtype=torch.float32)
@@ -148,7 +145,7 @@ def mla_decode(
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
     parts = (out, partial, lse, num_splits, kv_lora_rank, triton.next_power_of_2(num_splits))
-    _combine_kernel[(num_seqs * heads,)](*parts, num_warps=COMBINE[75].warps)
+    tiles.combine_kernel[(num_seqs * heads,)](*parts, num_warps=COMBINE[75].warps)
     return out
 
 
@@ -162,7 +159,7 @@ def _config_of(query: torch.Tensor, cache: torch.Tensor, chosen: Backend) -> Con
 def _splits_for(programs: int, room: int, tokens: int) -> int:
     """Splits so that all programs find ``room`` at once. No more: each leaves a partial result of
     512 numbers a head, which for 128 heads soon outweighs the cache. None has under 256 tokens."""
-    return max(1, min(room // max(programs, 1), tokens // 256, MAX_SPLITS))
+    return max(1, min(room // max(programs, 1), tokens // 256, tiles.MAX_SPLITS))
 
 
 # Without tensor cores (75: Triton emits none for it) two heads and sixteen tokens at a time.
@@ -178,7 +175,7 @@ CONFIGS = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 32))}
 _FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(16, 64))}
 # From 64 rows on, Hopper and Blackwell multiply from shared memory; elsewhere 64 rows spill.
 FEW_HEADS = 16
-COMBINE = dict.fromkeys(ARCHS, Config({"SPLITS": MAX_SPLITS}, warps=8))
+COMBINE = dict.fromkeys(ARCHS, Config({"SPLITS": tiles.MAX_SPLITS}, warps=8))
 _MANY = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 64), 100: _dot(64, 32)}
 _MANY_FP8 = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _dot(32, 32)), 90: _dot(64, 32, stages=2)}
 TABLES = {  # (more than FEW_HEADS, FP8)
@@ -215,7 +212,7 @@ AOT = (
     _spec("128 heads bf16", "bf16", "bf16", 128, expect=WIDE_DOT),
     _spec("128 heads fp8 portable", "bf16", "u8", 128, expect={**NARROW_DOT, 90: "HGMMA"}),
     Spec(
-        "mla_decode combine", _combine_kernel,
+        "mla_decode combine", tiles.combine_kernel,
         {"out": "*fp16", "partial": "*fp32", "lse": "*fp32", "num_splits": "i32"},
         {"HEAD": 512}, COMBINE, any_value=("num_splits",),
     ),

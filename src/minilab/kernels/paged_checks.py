@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 
 from minilab.kernels import checks
-from minilab.kernels.device import Backend, native_fp8_refusal
 
 FP8 = (torch.uint8, torch.float8_e4m3fn)
 HEAD_SIZES = (16, 32, 64, 128)
@@ -78,19 +77,6 @@ def check_caches(
     if shapes["head_size"] not in HEAD_SIZES:
         allowed = ", ".join(str(size) for size in HEAD_SIZES)
         raise ValueError(f"head_size is {shapes['head_size']}; it must be one of {allowed}")
-
-
-def check_native_fp8(cache: torch.Tensor, backend: Backend, writes: bool = False) -> None:
-    """A torch.float8_e4m3fn cache needs hardware conversions, and rounding needs a real GPU."""
-    if cache.dtype != torch.float8_e4m3fn:
-        return
-    if backend.name == "triton" and (refusal := native_fp8_refusal(backend.capability)):
-        raise ValueError(f"key_cache is float8_e4m3fn; {refusal}")
-    if backend.name == "interpreter" and writes:
-        raise ValueError(
-            "key_cache is float8_e4m3fn, which Triton's interpreter rounds wrongly:"
-            " pass cache.view(torch.uint8), the same bits, which the portable codec writes"
-        )
 
 
 def head_scale(

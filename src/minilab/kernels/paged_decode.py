@@ -15,11 +15,9 @@ from typing import Any
 import torch
 
 from minilab.kernels import checks, paged_checks, tiles
-from minilab.kernels.device import Backend, choose_backend, sm_count, tl, triton
+from minilab.kernels.device import Backend, check_native_fp8, choose_backend, sm_count, tl, triton
 from minilab.kernels.paged_ref import attend_ref, attention_cost, cached_tokens
 from minilab.kernels.spec import ARCHS, NARROW_DOT, Config, Spec, config_for
-
-MAX_SPLITS = 64
 
 
 @triton.jit
@@ -73,22 +71,6 @@ def _split_kernel(
     tl.store(lse + at, top + tl.log2(total), mask=member < GROUP)
 
 
-@triton.jit
-def _combine_kernel(out, partial, lse, num_splits, HEAD: tl.constexpr, SPLITS: tl.constexpr):
-    """One program: one head of one sequence. Weights the shares by what they summed up."""
-    row = tl.program_id(0).to(tl.int64)
-    splits, dims = tl.arange(0, SPLITS), tl.arange(0, HEAD)
-    there = splits < num_splits
-    at = row * num_splits + splits
-    sums = tl.load(lse + at, mask=there, other=float("-inf"))
-    top = tl.max(sums, 0)
-    weights = tl.exp2(sums - tl.where(top == float("-inf"), 0.0, top))
-    parts = tl.load(partial + at[:, None] * HEAD + dims[None, :], mask=there[:, None], other=0.0)
-    total = tl.sum(weights, 0)
-    mixed = tl.sum(weights[:, None] * parts, 0) / tl.where(total > 0, total, 1.0)
-    tl.store(out + row * HEAD + dims, mixed.to(out.dtype.element_ty))
-
-
 def paged_decode(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -137,8 +119,8 @@ def paged_decode(
     sizes = pages.shapes
     if checks.reads_values(block_tables, debug):
         paged_checks.check_tables(block_tables, seq_lens, sizes["num_blocks"], sizes["block_size"])
+    check_native_fp8("key_cache", key_cache, backend)
     chosen = choose_backend("paged_decode", query.device, backend)
-    paged_checks.check_native_fp8(key_cache, chosen)
     out = checks.output(out, query.shape, query.dtype, query)
     if chosen.name == "reference":
         return out.copy_(
@@ -154,8 +136,8 @@ def paged_decode(
     if num_splits is None:
         reach = min(sliding_window or 1 << 30, block_tables.shape[1] * sizes["block_size"])
         num_splits = _splits_for(num_seqs * chunks, reach, sm_count(query.device))
-    if not 1 <= num_splits <= MAX_SPLITS:
-        raise ValueError(f"num_splits is {num_splits}; it must be within 1 and {MAX_SPLITS}")
+    if not 1 <= num_splits <= tiles.MAX_SPLITS:
+        raise ValueError(f"num_splits is {num_splits}; it must be within 1 and {tiles.MAX_SPLITS}")
     if not num_seqs:
         return out
     partial = query.new_empty((num_seqs, heads, num_splits, head), dtype=torch.float32)
@@ -168,9 +150,10 @@ def paged_decode(
         tiles.compute_type(query.dtype, chosen), **config.tiles,
         num_warps=config.warps, num_stages=config.stages,
     )  # fmt: skip
-    _combine_kernel[(num_seqs * heads,)](
-        out, partial, lse, num_splits, head, triton.next_power_of_2(num_splits)
-    )
+    tiles.combine_kernel[(num_seqs * heads,)](
+        out, partial, lse, num_splits, head, triton.next_power_of_2(num_splits),
+        num_warps=COMBINE[75].warps,
+    )  # fmt: skip
     return out
 
 
@@ -183,7 +166,7 @@ def _config_of(dtype: torch.dtype, chosen: Backend) -> Config:
 def _splits_for(programs: int, tokens: int, sms: int) -> int:
     """Splits so that every SM has about four programs, none with fewer than 256 tokens."""
     wanted = -(-4 * sms // max(programs, 1))
-    return max(1, min(wanted, tokens // 256, MAX_SPLITS))
+    return max(1, min(wanted, tokens // 256, tiles.MAX_SPLITS))
 
 
 def paged_decode_ref(
@@ -220,7 +203,7 @@ _PLAIN = Config({"BLOCK_G": 4, "BLOCK_N": 16, "USE_DOT": False}, warps=8, stages
 _TENSOR = Config({"BLOCK_G": 16, "BLOCK_N": 64, "USE_DOT": True}, warps=4, stages=3)
 CONFIGS = {75: _PLAIN, **dict.fromkeys(ARCHS[1:], _TENSOR)}
 FP32 = dict.fromkeys(ARCHS, Config({**_PLAIN.tiles, "BLOCK_N": 8}, warps=8, stages=1))
-COMBINE = dict.fromkeys(CONFIGS, Config({"SPLITS": 32}, warps=4, stages=1))
+COMBINE = dict.fromkeys(CONFIGS, Config({"SPLITS": tiles.MAX_SPLITS}, warps=4, stages=1))
 
 
 def _spec(label: str, element: str, cache: str, shape: Any = None, **more: Any) -> Spec:
@@ -243,7 +226,7 @@ AOT = (
     _spec("fp8 portable", "fp16", "u8", fast=True),
     _spec("fp8 native", "fp16", "fp8e4nv", refused=(75, 80)),
     Spec(
-        "paged_decode combine", _combine_kernel,
+        "paged_decode combine", tiles.combine_kernel,
         {"out": "*fp16", "partial": "*fp32", "lse": "*fp32", "num_splits": "i32"},
         {"HEAD": 128}, COMBINE, any_value=("num_splits",),
     ),

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from minilab.kernels import checks, paged_checks, tiles
-from minilab.kernels.device import choose_backend, tl, triton
+from minilab.kernels.device import check_native_fp8, choose_backend, tl, triton
 from minilab.kernels.paged_ref import attend_ref, attention_cost, cached_tokens
 from minilab.kernels.spec import NARROW_DOT, WIDE_DOT, Config, Spec, config_for
 
@@ -147,8 +147,8 @@ def paged_prefill(
     if checks.reads_values(block_tables, debug):
         paged_checks.check_tables(block_tables, seq_lens, sizes["num_blocks"], sizes["block_size"])
         paged_checks.check_query_lens(cu_seqlens_q, seq_lens, query.shape[0], max_seqlen_q)
+    check_native_fp8("key_cache", key_cache, backend)
     chosen = choose_backend("paged_prefill", query.device, backend, min_capability=min(CONFIGS))
-    paged_checks.check_native_fp8(key_cache, chosen)
     out = checks.output(out, query.shape, query.dtype, query)
     if chosen.name == "reference":
         return out.copy_(

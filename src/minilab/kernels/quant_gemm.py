@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from minilab.kernels import checks
-from minilab.kernels.device import choose_backend, native_fp8_refusal, tl, triton
+from minilab.kernels.device import check_native_fp8, choose_backend, tl, triton
 from minilab.kernels.e4m3 import decode, decode_tile
 from minilab.kernels.paged_checks import FP8
 from minilab.kernels.spec import ARCHS, NARROW_DOT, WIDE_DOT, Config, Spec, config_for
@@ -95,15 +95,14 @@ def scaled_mm(
         )
     if out_dtype not in checks.FLOATS:
         raise ValueError(f"out_dtype is {out_dtype}; it must be float16, bfloat16 or float32")
-    native = a.dtype == torch.float8_e4m3fn
+    check_native_fp8("a", a, backend)
     chosen = choose_backend("scaled_mm", a.device, backend, min_capability=min(CONFIGS))
-    if native and chosen.name == "triton" and (refusal := native_fp8_refusal(chosen.capability)):
-        raise ValueError(f"a is float8_e4m3fn; {refusal.replace('cache.', 'a.')}")
     rows, columns = shapes["num_tokens"], shapes["n"]
     out = checks.output(out, (rows, columns), out_dtype, a)
     if chosen.name == "reference":
         return out.copy_(scaled_mm_ref(a, b, scale_a, scale_b, torch.float32))
-    config = config or config_for(TABLES[native, rows <= FEW_ROWS], chosen.capability)
+    table = TABLES[a.dtype == torch.float8_e4m3fn, rows <= FEW_ROWS]
+    config = config or config_for(table, chosen.capability)
     down, across = (
         triton.cdiv(size, config.tiles[tile])
         for size, tile in ((rows, "BLOCK_M"), (columns, "BLOCK_N"))

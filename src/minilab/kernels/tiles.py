@@ -15,6 +15,7 @@ from minilab.kernels.device import Backend, tl, triton
 from minilab.kernels.e4m3 import decode_tile
 
 LOG2_E = 1.4426950408889634
+MAX_SPLITS = 64  # programs that may share one sequence
 
 
 def triton_type(name: str) -> Any:
@@ -94,3 +95,19 @@ def softmax_step(scores, top, total):
     weights = tl.exp2(scores - finite[:, None])
     shrink = tl.exp2(top - finite)
     return weights, new_top, total * shrink + tl.sum(weights, 1), shrink
+
+
+@triton.jit
+def combine_kernel(out, partial, lse, num_splits, HEAD: tl.constexpr, SPLITS: tl.constexpr):
+    """One program: one head of one sequence. Weights the shares by what they summed up."""
+    row = tl.program_id(0).to(tl.int64)
+    splits, dims = tl.arange(0, SPLITS), tl.arange(0, HEAD)
+    there = splits < num_splits
+    at = row * num_splits + splits
+    sums = tl.load(lse + at, mask=there, other=float("-inf"))
+    top = tl.max(sums, 0)
+    weights = tl.exp2(sums - tl.where(top == float("-inf"), 0.0, top))
+    parts = tl.load(partial + at[:, None] * HEAD + dims[None, :], mask=there[:, None], other=0.0)
+    total = tl.sum(weights, 0)
+    mixed = tl.sum(weights[:, None] * parts, 0) / tl.where(total > 0, total, 1.0)
+    tl.store(out + row * HEAD + dims, mixed.to(out.dtype.element_ty))
