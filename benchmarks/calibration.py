@@ -21,7 +21,7 @@ from common import host, verdict, write
 
 from minilab.judge import ship
 from minilab.judge.carry import carried
-from minilab.judge.closed_scores import closed_scores
+from minilab.judge.closed_scores import closed_scores, link_shares
 from minilab.judge.data import REPLAY, SILICON, data_folder
 from minilab.judge.replays import replay_all
 from minilab.judge.silicon import calibrate
@@ -76,7 +76,9 @@ def main() -> int:
         return 0
     table = data_folder(SILICON) / FILE
     result: dict[str, Any] = {"host": host(), "input_sha256": sha256(table)}
-    result["silicon"] = calibrate(read_silicon(table), ScoreStore(args.store), progress=tell)
+    silicon = read_silicon(table)
+    result["silicon"] = calibrate(silicon, ScoreStore(args.store), progress=tell)
+    result["link"] = link_shares(silicon.rows)
     result["engines"] = closed_scores(read_silicon(table, None).rows)
     result["replay"] = replay_all(data_folder(REPLAY))
     result["carried"] = carried(os.environ["MINILAB_DATA"])

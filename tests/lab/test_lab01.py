@@ -16,8 +16,8 @@ EXERCISES = exercises_of("01")
 
 
 def test_lab_01_has_its_exercises() -> None:
-    assert [e.id for e in EXERCISES] == ["1.1", "1.2", "1.3", "1.4", "1.D1"]
-    assert [e.core for e in EXERCISES] == [True] * 4 + [False]
+    assert [e.id for e in EXERCISES] == ["1.1", "1.2", "1.3", "1.4", "1.D1", "1.D2"]
+    assert [e.core for e in EXERCISES] == [True] * 4 + [False] * 2
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)

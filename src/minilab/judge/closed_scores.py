@@ -1,15 +1,18 @@
-"""All engines at once, by the closed form alone: half fitted, half scored, no simulation.
+"""What the closed form alone can tell, in seconds of work: half fitted, half scored, no simulation.
 
-TensorRT-LLM and SGLang rows say less of how they were launched than vLLM's (speculation, attention
-data parallel, budgets), so their errors are a report and nothing that ships is fitted on them.
+All engines at once: TensorRT-LLM and SGLang rows say less of how they were launched than vLLM's
+(speculation, attention data parallel, budgets), so their errors are a report and nothing that ships
+is fitted on them. And what a fixed constant does to a fitted one: the link share to ``e_comp``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from minilab.facts.cost import Constants
 from minilab.facts.errors import InputError
 from minilab.judge.closed_form import ClosedForm
 from minilab.judge.fit import Equation, fit
@@ -33,7 +36,7 @@ def closed_scores(rows: Sequence[SiliconRow]) -> list[dict[str, Any]]:
             group = [row for row in rows if row.engine == engine and row.family == family]
             if len(group) < 24:
                 continue
-            pairs = _score(group)
+            pairs = _score(group, start(group))[0]
             found.append({"engine": engine, "family": family, **_errors(pairs)})
             for metric in everything:
                 everything[metric] += pairs[metric]
@@ -42,14 +45,31 @@ def closed_scores(rows: Sequence[SiliconRow]) -> list[dict[str, Any]]:
     return found
 
 
+LINK_SHARES = (0.10, 0.15, 0.20, 0.30, 0.40)
+
+
+def link_shares(rows: Sequence[SiliconRow], family: str = "hopper") -> list[dict[str, Any]]:
+    """The fit of ``family``'s vLLM rows under several fixed link shares ``e_link``: the share of
+    the tensor peak ``e_comp`` that comes out, and the errors of the held half."""
+    group = [row for row in rows if row.engine == "vllm" and row.family == family]
+    found = []
+    for share in LINK_SHARES:
+        pairs, constants = _score(group, replace(start(group), e_link=share))
+        found.append({"e_link": share, "e_comp": constants.e_comp, **_errors(pairs)})
+    return found
+
+
 def _errors(pairs: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
     return {metric: Error.of(values).to_dict() for metric, values in pairs.items()}
 
 
-def _score(rows: Sequence[SiliconRow]) -> dict[str, list[tuple[float, float]]]:
+def _score(
+    rows: Sequence[SiliconRow], constants: Constants
+) -> tuple[dict[str, list[tuple[float, float]]], Constants]:
+    """(predicted, measured) of the held half by metric, and the constants fitted on the other;
+    those that are not fitted stay as in ``constants``."""
     split = halves(rows)
     forms = {row.digest: _form(row) for row in rows}
-    constants = start(rows)
     for _ in range(ROUNDS):
         equations = []
         for row in split.fit:
@@ -68,7 +88,7 @@ def _score(rows: Sequence[SiliconRow]) -> dict[str, list[tuple[float, float]]]:
             made = form.latency(matrix_of(row) @ x)
             pairs["tpot"].append((made.tpot, row.tpot))
             pairs["ttft"].append((made.ttft, row.ttft))
-    return pairs
+    return pairs, constants
 
 
 def _form(row: SiliconRow) -> ClosedForm | None:
