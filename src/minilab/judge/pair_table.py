@@ -31,8 +31,11 @@ from minilab.judge.terms import TERMS, Array, matrix, row_values, values
 COLUMNS = ("e_mem", "e_comp", "t_layer")
 """The constants of the columns of ``work``; the first two enter as 1 / share."""
 
+FEWEST = 12
+"""Rows of a table: half of them must outnumber three constants."""
+
 _NOISE = 0.05  # of a made-up measurement, as a standard deviation of its logarithm
-_GRID = {"tp": (2, 4), "isl": (1024, 4096), "osl": (128, 512), "concurrency": (8, 16, 32, 64)}
+_GRID = {"tp": (2, 8), "isl": (1024, 4096), "osl": (128, 512), "concurrency": (8, 16, 32, 64)}
 
 
 @dataclass(frozen=True)
@@ -73,19 +76,20 @@ def pair_table(model: str, gpu: str, data: str | None = None) -> PairTable:
     try:
         path = data_folder(SILICON, data) / FILE
     except InputError:
-        made = _made_up(model, gpu)
+        rows, real = _made_up(model, gpu), False
         source = (
             "made up: TPOT simulated under the shipped constants, with noise of "
             f"{_NOISE:.0%}; the real rows are not here (MINILAB_DATA), and these say nothing about "
             "silicon"
         )
-        return _table(made, False, source)
-    rows = [r for r in read_silicon(path).rows if r.spec.name == model and r.gpu.name == gpu]
-    if len(rows) < 12:
+    else:
+        rows = [r for r in read_silicon(path).rows if r.spec.name == model and r.gpu.name == gpu]
+        real, source = True, "AIConfigurator silicon data, vLLM, real"
+    if len(rows) < FEWEST:
         raise InputError(
-            f"{model} on {gpu}: {len(rows)} measurements, at least 12 asked; name another pair"
+            f"{model} on {gpu}: {len(rows)} measurements, {FEWEST} asked; name another pair"
         )
-    return _table(rows, True, "AIConfigurator silicon data, vLLM, real")
+    return _table(rows, real, source)
 
 
 def _table(rows: Sequence[SiliconRow], real: bool, source: str) -> PairTable:
@@ -119,7 +123,10 @@ def _made_up(model: str, gpu: str) -> list[SiliconRow]:
             f"made up {at}", "vllm", "", spec, card, gpu, spec.dtype, tp, isl, osl, concurrency,
             ttft=1.0, tpot=1.0,
         )  # fmt: skip
-        seen = simulate(row, constants)
         noise = rng.lognormvariate(0.0, _NOISE)
+        try:
+            seen = simulate(row, constants)
+        except InputError:  # so few GPUs do not hold the model
+            continue
         rows.append(replace(row, ttft=seen.ttft, tpot=seen.tpot * noise))
     return rows
