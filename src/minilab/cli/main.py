@@ -20,6 +20,7 @@ from minilab.cli import (
     conform,
     cost_cmd,
     generate,
+    diagnose_cmd,
     goodput,
     load_cmd,
     models_cmd,
@@ -81,6 +82,19 @@ def parser() -> Parser:
         conform,
         calibrate,
         generate,
+        *(
+            sim,
+            load_cmd,
+            goodput,
+            diagnose_cmd,
+            sweep_cmd,
+            models_cmd,
+            capacity_cmd,
+            trace,
+            cost_cmd,
+            conform,
+            calibrate,
+        ),
     ):
         module.add(commands)
     return top
