@@ -19,8 +19,8 @@ from minilab.cli import (
     capacity_cmd,
     conform,
     cost_cmd,
-    generate,
     diagnose_cmd,
+    generate,
     goodput,
     load_cmd,
     models_cmd,
@@ -74,6 +74,7 @@ def parser() -> Parser:
         sim,
         load_cmd,
         goodput,
+        diagnose_cmd,
         sweep_cmd,
         models_cmd,
         capacity_cmd,
@@ -82,19 +83,6 @@ def parser() -> Parser:
         conform,
         calibrate,
         generate,
-        *(
-            sim,
-            load_cmd,
-            goodput,
-            diagnose_cmd,
-            sweep_cmd,
-            models_cmd,
-            capacity_cmd,
-            trace,
-            cost_cmd,
-            conform,
-            calibrate,
-        ),
     ):
         module.add(commands)
     return top
