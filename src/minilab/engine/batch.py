@@ -1,51 +1,63 @@
 """StepBatch: a step plan as the flat tensors that one forward pass reads.
 
-Sequences lie one after the other without padding: first the prompt chunks, then the decodes. Where
-each one's KV lives is said by block tables, as in vLLM.
+Sequences lie one after the other without padding: first the prompt chunks, then the decodes, each
+with its drafts behind its last token. Where each one's KV lies is said by block tables, as in vLLM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
 from minilab.core.plan import StepPlan
 from minilab.core.request import RequestState
 
+NO_DRAFTS: Mapping[int, Sequence[int]] = {}
+
 
 @dataclass(frozen=True)
 class StepBatch:
-    """One step. T tokens, S sequences, of which the first P are prompt chunks.
+    """One step. T tokens, S sequences, of which the first ``num_prefills`` are prompt chunks.
 
     Attributes:
         requests: the sequences' requests, in order.
+        query_lens: new tokens of each sequence: a chunk, or 1 and its drafts.
         token_ids, positions: int64[T].
         slot_mapping: int64[T], block id * block_size + offset for each token's KV.
         block_tables: int32[S, most blocks], padded with 0.
         seq_lens: int32[S], KV tokens of each sequence after this step.
-        cu_seqlens: int32[P + 1], where each prompt chunk begins.
-        max_seqlen: longest prompt chunk.
-        sampled: int64[n], rows of the tokens from which an output token is drawn.
-        sampling: the requests that get one, in the same order.
+        cu_seqlens: int32[S + 1], where each sequence begins in the batch.
+        sampled: int64[n], rows of the tokens whose logits are asked.
+        sampling: the requests that get an output token, in order.
+        num_sampled: rows of each of these: 1, and 1 for each draft.
     """
 
     requests: list[RequestState]
+    num_prefills: int
+    query_lens: list[int]
+    block_size: int
     token_ids: torch.Tensor
     positions: torch.Tensor
     slot_mapping: torch.Tensor
     block_tables: torch.Tensor
     seq_lens: torch.Tensor
     cu_seqlens: torch.Tensor
-    max_seqlen: int
     sampled: torch.Tensor
     sampling: list[RequestState]
+    num_sampled: list[int]
 
     @property
     def num_prefill_tokens(self) -> int:
         """Tokens of the prompt chunks; the decodes' tokens follow them."""
-        return int(self.cu_seqlens[-1])
+        return sum(self.query_lens[: self.num_prefills])
+
+    @property
+    def row_starts(self) -> list[int]:
+        """``cu_seqlens`` as numbers."""
+        return [0, *accumulate(self.query_lens)]
 
     @classmethod
     def of(
@@ -54,43 +66,60 @@ class StepBatch:
         tokens_of: Callable[[RequestState], Sequence[int]],
         block_size: int,
         device: torch.device,
+        drafts: Mapping[int, Sequence[int]] = NO_DRAFTS,
     ) -> StepBatch:
-        """The batch of ``plan``; ``tokens_of`` gives the ids of prompt and output so far."""
+        """The batch of ``plan``.
+
+        Args:
+            tokens_of: gives the ids of prompt and output so far.
+            drafts: ids of the draft tokens by request; the plan says how many of them are verified.
+        """
         pieces = [*plan.prefills]
-        pieces += [(r, plan.context_of(r) - 1, 1) for r in plan.decodes.values()]  # type: ignore[misc]
+        for request in plan.decodes.values():
+            count = 1 + plan.drafts.get(request.id, 0)
+            pieces.append((request, plan.context_of(request) - 1, count))  # type: ignore[arg-type]
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
-        ends: list[int] = [0]
         sampled: list[int] = []
         sampling: list[RequestState] = []
-        for request, start, count in pieces:
+        num_sampled: list[int] = []
+        for seq, (request, start, count) in enumerate(pieces):
             tokens, table = tokens_of(request), request.block_table
-            ids += tokens[start : start + count]
+            known = tokens[start : start + count]
+            guessed = count - len(known)
+            ids += known
+            if guessed:
+                ids += drafts[request.id][:guessed]
             span = range(start, start + count)
             positions += span
             slots += [table[p // block_size] * block_size + p % block_size for p in span]
-            ends.append(len(ids))
-            if start + count == len(tokens):
-                sampled.append(len(ids) - 1)
+            asked = 1 + guessed if seq >= len(plan.prefills) else int(start + count == len(tokens))
+            if asked:
+                sampled += range(len(ids) - asked, len(ids))
                 sampling.append(request)
+                num_sampled.append(asked)
+        query_lens = [count for _, _, count in pieces]
         tables = [request.block_table for request, _, _ in pieces]
         widest = max(map(len, tables))
-        padded = [table + [0] * (widest - len(table)) for table in tables]
-        chunks = len(plan.prefills)
 
         def tensor(values: object, dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(values, dtype=dtype, device=device)
 
         return cls(
             requests=[request for request, _, _ in pieces],
+            num_prefills=len(plan.prefills),
+            query_lens=query_lens,
+            block_size=block_size,
             token_ids=tensor(ids, torch.int64),
             positions=tensor(positions, torch.int64),
             slot_mapping=tensor(slots, torch.int64),
-            block_tables=tensor(padded, torch.int32),
+            block_tables=tensor(
+                [table + [0] * (widest - len(table)) for table in tables], torch.int32
+            ),
             seq_lens=tensor([start + count for _, start, count in pieces], torch.int32),
-            cu_seqlens=tensor(ends[: chunks + 1], torch.int32),
-            max_seqlen=max((count for _, _, count in plan.prefills), default=0),
+            cu_seqlens=tensor([0, *accumulate(query_lens)], torch.int32),
             sampled=tensor(sampled, torch.int64),
             sampling=sampling,
+            num_sampled=num_sampled,
         )

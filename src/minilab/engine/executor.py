@@ -35,10 +35,13 @@ class TorchExecutor:
         """One forward pass; draws a token for each sequence that is computed to its end."""
         batch = StepBatch.of(plan, self.tokens_of, self.block_size, self.model.device)
         logits = self.model.forward(batch)
+        likeliest = logits.argmax(dim=-1).tolist()
         finished: dict[int, str] = {}
-        for row, request in zip(logits, batch.sampling, strict=True):
+        for row, request in enumerate(batch.sampling):
             text = self.texts[request.id]
-            token = self.sampler.draw(row, text.params, request.id)
+            token = likeliest[row]
+            if text.params.temperature > 0:
+                token = self.sampler.draw(logits[row], text.params, request.id)
             text.push(token, self.model.config.eos_token_ids)
             if text.finish_reason == "stop":
                 finished[request.id] = "stop"

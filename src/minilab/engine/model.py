@@ -7,19 +7,34 @@ a reader can follow a tensor from the file to its use.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import embedding, linear, silu
+from torch.nn.functional import embedding, rms_norm, silu
 
+from minilab.engine.attention import Attention, AttentionStep, KernelAttention
 from minilab.engine.batch import StepBatch
+from minilab.engine.batched_attention import BatchedAttention
 from minilab.engine.config import DecoderConfig
+from minilab.engine.linear import Linear
 from minilab.engine.rotary import Rotary
 from minilab.facts.errors import InputError
-from minilab.kernels.kv_write import kv_write
-from minilab.kernels.paged_decode import paged_decode
-from minilab.kernels.paged_prefill import paged_prefill
 
 Weights = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One layer's weights; projections that read the same input are one matrix."""
+
+    input_norm: torch.Tensor
+    qkv: Linear
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
+    out: Linear
+    mlp_norm: torch.Tensor
+    gate_up: Linear
+    down: Linear
 
 
 class Decoder:
@@ -27,85 +42,104 @@ class Decoder:
 
     Attributes:
         kv_cache: [num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]: keys, values.
+        attention: the kernels on a GPU, groups of sequences on a CPU, unless another is given.
     """
 
     def __init__(
-        self, config: DecoderConfig, weights: Weights, num_blocks: int, block_size: int
+        self,
+        config: DecoderConfig,
+        weights: Weights,
+        num_blocks: int,
+        block_size: int,
+        attention: Attention | None = None,
     ) -> None:
+        _check(config, weights)
         table = weights["model.embed_tokens.weight"]
         self.config = config
-        self.weights = weights
         self.device, self.dtype = table.device, table.dtype
         self.rotary = Rotary(config, self.device)
         shape = (config.num_layers, 2, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         self.kv_cache = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        _check(config, weights)
+        self.attention = attention or _attention_for(config, table)
+        self.embedding = table
+        self.norm_weight = weights["model.norm.weight"]
+        self.head = Linear(table if config.tie_word_embeddings else weights["lm_head.weight"])
+        self._layers = [_layer(config, weights, index) for index in range(config.num_layers)]
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch) -> torch.Tensor:
         """Logits float32 [len(batch.sampled), vocab_size]; writes the step's KV on the way."""
-        x = embedding(batch.token_ids, self.weights["model.embed_tokens.weight"])
+        return self.logits(self.hidden(batch)[batch.sampled])
+
+    @torch.inference_mode()
+    def hidden(self, batch: StepBatch) -> torch.Tensor:
+        """What the last layer puts out, [num_tokens, hidden_size], before the final norm."""
+        x = embedding(batch.token_ids, self.embedding)
         tables = self.rotary.tables(batch.positions)
-        for layer in range(self.config.num_layers):
-            name = f"model.layers.{layer}."
-            x = x + self._attention(self._norm(x, name + "input_layernorm"), layer, batch, tables)
-            x = x + self._mlp(self._norm(x, name + "post_attention_layernorm"), name + "mlp.")
-        x = self._norm(x[batch.sampled], "model.norm")
-        return linear(x, self._head()).float()
+        attend = self.attention(batch)
+        for layer, cache in zip(self._layers, self.kv_cache, strict=True):
+            x = x + self._attention(self._norm(x, layer.input_norm), layer, attend, cache, tables)
+            gate, up = layer.gate_up(self._norm(x, layer.mlp_norm)).chunk(2, dim=-1)
+            x = x + layer.down(silu(gate) * up)
+        return x
+
+    @torch.inference_mode()
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits float32 [num_tokens, vocab_size] of rows of ``hidden``."""
+        return self.head(self._norm(hidden, self.norm_weight)).float()
 
     def _attention(
         self,
         x: torch.Tensor,
-        layer: int,
-        batch: StepBatch,
+        layer: _Layer,
+        attend: AttentionStep,
+        cache: torch.Tensor,
         tables: tuple[torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
-        name = f"model.layers.{layer}.self_attn."
-        size = self.config.head_dim
-        query, key, value = (
-            self._project(x, f"{name}{part}_proj").view(len(x), -1, size) for part in "qkv"
-        )
-        if self.config.qk_norm:
-            query, key = self._norm(query, name + "q_norm"), self._norm(key, name + "k_norm")
-        query, key = self.rotary.rotate(query, tables), self.rotary.rotate(key, tables)
-        keys, values = self.kv_cache[layer]
-        kv_write(key, value, keys, values, batch.slot_mapping)
-        out = torch.empty_like(query)
-        chunks, split = len(batch.cu_seqlens) - 1, batch.num_prefill_tokens
-        if chunks:
-            out[:split] = paged_prefill(
-                query[:split],
-                keys,
-                values,
-                batch.block_tables[:chunks],
-                batch.seq_lens[:chunks],
-                batch.cu_seqlens,
-                batch.max_seqlen,
-            )
-        if split < len(query):
-            out[split:] = paged_decode(
-                query[split:], keys, values, batch.block_tables[chunks:], batch.seq_lens[chunks:]
-            )
-        return linear(out.flatten(-2), self.weights[name + "o_proj.weight"])
+        heads, kv_heads = self.config.num_heads, self.config.num_kv_heads
+        qkv = layer.qkv(x).view(len(x), -1, self.config.head_dim)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            query = self._norm(qkv[:, :heads], layer.q_norm)
+            key = self._norm(qkv[:, heads : heads + kv_heads], layer.k_norm)
+            turned = self.rotary.rotate(torch.cat((query, key), dim=1), tables)
+        else:
+            turned = self.rotary.rotate(qkv[:, : heads + kv_heads], tables)
+        out = attend(turned[:, :heads], turned[:, heads:], qkv[:, heads + kv_heads :], cache)
+        return layer.out(out.flatten(-2))
 
-    def _mlp(self, x: torch.Tensor, name: str) -> torch.Tensor:
-        gate = silu(linear(x, self.weights[name + "gate_proj.weight"]))
-        up = linear(x, self.weights[name + "up_proj.weight"])
-        return linear(gate * up, self.weights[name + "down_proj.weight"])
-
-    def _project(self, x: torch.Tensor, name: str) -> torch.Tensor:
-        bias = self.weights[name + ".bias"] if self.config.qkv_bias else None
-        return linear(x, self.weights[name + ".weight"], bias)
-
-    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+    def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """RMS norm in float32, as the checkpoints' own code computes it."""
-        wide = x.float()
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.config.rms_norm_eps)
-        return self.weights[name + ".weight"] * (wide * scale).to(x.dtype)
+        normed = rms_norm(x.float(), x.shape[-1:], eps=self.config.rms_norm_eps)
+        return weight * normed.to(x.dtype)
 
-    def _head(self) -> torch.Tensor:
-        tied = self.config.tie_word_embeddings
-        return self.weights["model.embed_tokens.weight" if tied else "lm_head.weight"]
+
+def _attention_for(config: DecoderConfig, table: torch.Tensor) -> Attention:
+    if table.device.type == "cpu":
+        return BatchedAttention(config.num_heads // config.num_kv_heads, table.dtype)
+    return KernelAttention()
+
+
+def _layer(config: DecoderConfig, weights: Weights, index: int) -> _Layer:
+    name = f"model.layers.{index}."
+    attention, mlp = name + "self_attn.", name + "mlp."
+
+    def joined(*names: str) -> torch.Tensor:
+        return torch.cat([weights[each] for each in names])
+
+    biased = [f"{attention}{part}_proj.bias" for part in "qkv"] if config.qkv_bias else None
+    return _Layer(
+        input_norm=weights[name + "input_layernorm.weight"],
+        qkv=Linear(
+            joined(*(f"{attention}{part}_proj.weight" for part in "qkv")),
+            None if biased is None else joined(*biased),
+        ),
+        q_norm=weights[attention + "q_norm.weight"] if config.qk_norm else None,
+        k_norm=weights[attention + "k_norm.weight"] if config.qk_norm else None,
+        out=Linear(weights[attention + "o_proj.weight"]),
+        mlp_norm=weights[name + "post_attention_layernorm.weight"],
+        gate_up=Linear(joined(mlp + "gate_proj.weight", mlp + "up_proj.weight")),
+        down=Linear(weights[mlp + "down_proj.weight"]),
+    )
 
 
 def _check(config: DecoderConfig, weights: Weights) -> None:
