@@ -15,6 +15,7 @@ from typing import Any
 from minilab.cli.parser import Parser, number, positive, whole_number
 from minilab.core.config import POLICIES, PREFIX_INDEXES
 from minilab.core.routers import FAULTS, ROUTERS
+from minilab.core.tiers import PRIORS, RULES
 from minilab.facts.arrivals import ARRIVALS
 from minilab.facts.cost import load_cost
 from minilab.facts.errors import InputError
@@ -72,6 +73,8 @@ def _add_serving(parser: Parser) -> None:
     add("--policy", metavar="NAME", help=f"{', '.join(POLICIES)} (default mixed)")
     add("--router", metavar="NAME", help=f"{', '.join(ROUTERS)} (default round-robin)")
     add("--router-faults", metavar="LIST", help=f"{', '.join(FAULTS)}: stale=0.1+late-load")
+    add("--tiers", metavar="LIST", help=f"{', '.join(PRIORS)}: cpu:gib=64:read=25e9+remote")
+    add("--tier-rule", metavar="NAME", help=f"{', '.join(RULES)} (default beats-recompute)")
     add("--prefix-index", metavar="NAME", help=f"{', '.join(PREFIX_INDEXES)} (default hash-chain)")
     add(
         "--no-prefix-cache",

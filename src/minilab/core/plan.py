@@ -37,6 +37,7 @@ class StepPlan:
         drafts: draft tokens to verify, by request id (empty: plain decode).
         admitted: requests that left the queue for this step.
         preempted: requests that lost their blocks so that this step fits.
+        loads: requests that left the queue to wait for KV from a cache tier.
         num_waiting: requests that stay in the queue.
         clock: the scheduler's count of decode steps, if it keeps one.
     """
@@ -50,6 +51,7 @@ class StepPlan:
     num_draft_tokens = 0
     admitted: Sequence[RequestState] = ()
     preempted: Sequence[RequestState] = ()
+    loads: Sequence[RequestState] = ()
     num_waiting = 0
     clock = 0
 

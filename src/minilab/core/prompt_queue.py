@@ -9,25 +9,53 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from minilab.core.block_pool import BlockPool
 from minilab.core.config import SchedulerConfig
 from minilab.core.plan import Prefill, StepPlan
 from minilab.core.prefix_index import PrefixIndex
-from minilab.core.request import RUNNING, RequestState
+from minilab.core.request import RUNNING, WAITING_FOR_REMOTE_KVS, RequestState
+
+
+class TierConnector(Protocol):
+    """What a scheduler asks of the tiers below HBM (after vLLM's KV connector)."""
+
+    def get_num_new_matched_tokens(self, request: RequestState, num_computed_tokens: int) -> int:
+        """Tokens beyond the computed ones that are to be fetched; 0: compute them."""
+        ...
+
+    def matched_tokens(self, request: RequestState, num_computed_tokens: int) -> int:
+        """Tokens beyond the computed ones that are there, worth it or not."""
+        ...
+
+    def save(self, request: RequestState) -> None:
+        """The published blocks of ``request`` may be written down."""
+        ...
 
 
 class PromptQueue:
     """The queue and the running prompts of one scheduler.
 
     ``preempt(plan)`` takes the blocks of the newest running request and returns it.
+    ``tiers`` says what is worth fetching from below HBM, if there is anything below;
+    ``receiving`` is where requests wait for it.
 
     Attributes:
         waiting: the queue; preempted requests go to its front.
         prefilling: running requests whose prompt is not done, in order of admission.
     """
 
-    __slots__ = ("_index", "_pool", "_preempt", "_size", "prefilling", "waiting")
+    __slots__ = (
+        "_index",
+        "_pool",
+        "_preempt",
+        "_receiving",
+        "_size",
+        "_tiers",
+        "prefilling",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -35,11 +63,15 @@ class PromptQueue:
         pool: BlockPool,
         index: PrefixIndex,
         preempt: Callable[[StepPlan], RequestState],
+        receiving: dict[int, RequestState],
+        tiers: TierConnector | None = None,
     ) -> None:
         self._size = config.block_size
         self._pool = pool
         self._index = index
         self._preempt = preempt
+        self._receiving = receiving
+        self._tiers = tiers
         self.waiting: deque[RequestState] = deque()
         self.prefilling: list[RequestState] = []
 
@@ -51,7 +83,7 @@ class PromptQueue:
             left -= self._continue(plan, chunks, budget)
         if self.waiting and not plan.preempted:
             first = len(chunks)
-            left -= self._admit(chunks, left, slots)
+            left -= self._admit(plan, chunks, left, slots)
             if len(chunks) > first:
                 plan.admitted = [*plan.admitted, *[chunk[0] for chunk in chunks[first:]]]
         plan.prefills = chunks
@@ -87,7 +119,7 @@ class PromptQueue:
         request.block_table += self._pool.take(need)
         return True
 
-    def _admit(self, chunks: list[Prefill], budget: int, slots: int) -> int:
+    def _admit(self, plan: StepPlan, chunks: list[Prefill], budget: int, slots: int) -> int:
         """Admit from the head of the queue while budget, slots and blocks last; returns tokens."""
         waiting, left = self.waiting, budget
         while waiting and left and slots > 0:
@@ -98,6 +130,8 @@ class PromptQueue:
                 break
             waiting.popleft()
             start = len(hits) * self._size
+            if self._tiers is not None and self._begin_load(plan, request, hits):
+                continue
             chunk = min(tokens - start, left)
             self._take(request, hits, start + chunk)
             request.status = RUNNING
@@ -106,6 +140,23 @@ class PromptQueue:
             left -= chunk
             slots -= 1
         return budget - left
+
+    def _begin_load(self, plan: StepPlan, request: RequestState, hits: list[int]) -> bool:
+        """Let ``request`` wait for KV from a tier, if that is worth it; its blocks are taken now.
+
+        It holds no running slot meanwhile, and those behind it go on.
+        """
+        assert self._tiers is not None
+        start = len(hits) * self._size
+        fetched = self._tiers.get_num_new_matched_tokens(request, start)
+        if not fetched:
+            return False
+        self._take(request, hits, request.num_tokens)
+        request.num_external_tokens = fetched
+        request.status = WAITING_FOR_REMOTE_KVS
+        self._receiving[request.id] = request
+        plan.loads = [*plan.loads, request]
+        return True
 
     def _has_room(self, tokens: int, hits: list[int]) -> bool:
         """Whether ``tokens`` tokens fit, ``hits`` being there already.

@@ -58,6 +58,13 @@ class RemoteKV:
         request.num_computed_tokens = request.num_tokens - 1
         self.ready.append(request)
 
+    def finish_loading(self, request_id: int) -> None:
+        """What a cache tier had of a prompt is in its blocks; the rest is computed as usual."""
+        request = self.receiving.pop(request_id)
+        request.num_computed_tokens += request.num_external_tokens
+        self._scheduler.index.publish(request)
+        self.ready.append(request)
+
     def fail(self, request_id: int) -> None:
         """A transfer broke: a receiver recomputes at the front of the queue, a sender lets go."""
         request = self.receiving.pop(request_id, None)
@@ -104,7 +111,7 @@ class RemoteKV:
             request = self.ready.popleft()
             request.status = RUNNING
             plan.admitted = [*plan.admitted, request]
-            if request.num_output_tokens:
+            if request.num_output_tokens and request.num_computed_tokens == request.num_tokens - 1:
                 scheduler.batch.add(request)
             else:
                 scheduler.prefilling.append(request)

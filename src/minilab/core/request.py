@@ -62,6 +62,7 @@ class RequestState:
         num_published: leading blocks already offered to the prefix index.
         has_copies: some of them stayed private, because their text was published already.
         num_cached_tokens: prompt tokens found in the prefix index at first admission.
+        num_external_tokens: prompt tokens that come, or came, from a cache tier.
         expected_hit: prompt tokens that the router expected to be cached where it sent the request.
         num_draft_tokens: guesses to verify in the next step (0: none).
         remote_prefill: KV of the prompt comes from elsewhere.
@@ -82,6 +83,7 @@ class RequestState:
         "num_cached_tokens",
         "num_computed_tokens",
         "num_draft_tokens",
+        "num_external_tokens",
         "num_output_tokens",
         "num_preemptions",
         "num_prompt_tokens",
@@ -117,6 +119,7 @@ class RequestState:
         self.num_cached_tokens = -1
         self.num_preemptions = 0
         self.expected_hit = 0
+        self.num_external_tokens = 0
         self.num_draft_tokens = 0
         self.remote_prefill = remote_prefill
         self.hold_blocks = hold_blocks

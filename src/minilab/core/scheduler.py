@@ -14,7 +14,7 @@ from minilab.core.drafts import affordable_drafts, commit_counts, note_drafts
 from minilab.core.plan import PLAIN, StepOutcome, StepPlan, StepResult
 from minilab.core.policies import PLAN_STEP
 from minilab.core.prefix_indexes import make_index
-from minilab.core.prompt_queue import PromptQueue
+from minilab.core.prompt_queue import PromptQueue, TierConnector
 from minilab.core.remote_kv import RemoteKV
 from minilab.core.request import (
     ABORTED,
@@ -34,16 +34,25 @@ class Scheduler:
         prefilling: running requests whose prompt is not done, in order of admission.
         prompts: owns these two and decides who joins the step.
         batch: running requests that decode.
+        tiers: where KV blocks go when they leave the pool, if anywhere.
         remote: requests whose KV is on its way in or out.
         peak_used: most blocks in use at once so far.
     """
 
-    def __init__(self, config: SchedulerConfig, hasher: BlockHasher | None = None) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        hasher: BlockHasher | None = None,
+        tiers: TierConnector | None = None,
+    ) -> None:
         self.config = config
+        self.tiers = tiers
         self.pool, self.index = make_index(config, hasher)
         self.batch = DecodeBatch(self.pool, config.block_size)
         self.remote = RemoteKV(self)
-        self.prompts = PromptQueue(config, self.pool, self.index, self._preempt_newest)
+        self.prompts = PromptQueue(
+            config, self.pool, self.index, self._preempt_newest, self.remote.receiving, tiers
+        )
         self.waiting = self.prompts.waiting
         self.prefilling = self.prompts.prefilling
         self.num_preemptions = 0
@@ -117,7 +126,10 @@ class Scheduler:
         """
         if steps_begun > self.batch.grown:
             self.batch.grow(steps_begun)
-        return len(self.index.match(request)) * self.config.block_size
+        found = len(self.index.match(request)) * self.config.block_size
+        if self.tiers is not None:
+            found += self.tiers.matched_tokens(request, found)
+        return found
 
     # -- requests come and go -------------------------------------------------------------------
 
@@ -227,6 +239,8 @@ class Scheduler:
             if computed < request.num_prompt_tokens + request.num_output_tokens:
                 continue
             self.prefilling.remove(request)
+            if self.tiers is not None:
+                self.tiers.save(request)
             request.num_output_tokens += 1
             started.append(request)
             done = request.num_output_tokens >= request.max_tokens
@@ -245,6 +259,8 @@ class Scheduler:
             request = self.batch.newest()
             self.batch.remove(request)
         self.index.publish_generated(request)
+        if self.tiers is not None:
+            self.tiers.save(request)
         self.index.release(request)
         request.status = PREEMPTED
         request.num_preemptions += 1
@@ -255,6 +271,8 @@ class Scheduler:
 
     def _finish(self, request: RequestState) -> None:
         self.index.publish_generated(request)
+        if self.tiers is not None:
+            self.tiers.save(request)
         if request.hold_blocks:
             request.status = HELD
             self.remote.hold(request)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -60,6 +61,10 @@ class Cluster:
         self._slots = concurrency
         self._held_back: deque[tuple[Request, int]] = deque()
         self._followers: dict[int, list[Request]] = {}
+        for instance in self.instances:
+            tiers: Any = getattr(instance.scheduler, "tiers", None)
+            if tiers is not None:
+                tiers.clock = lambda: self.now
         self._tell: Any = getattr(self.router, "ended", None)
 
     # -- putting things in -----------------------------------------------------------------------
@@ -134,6 +139,8 @@ class Cluster:
             plan = instance.begin(now)
             if plan.admitted or plan.preempted:
                 recorder.planned(index, plan, now)
+            if plan.loads:
+                self._load(index, plan.loads)
             if instance.until >= 0:
                 heappush(ends, (instance.until, index))
         return recorder
@@ -143,8 +150,26 @@ class Cluster:
         plan = instance.begin(self.now)
         if plan.admitted or plan.preempted:
             self.recorder.planned(index, plan, self.now)
+        if plan.loads:
+            self._load(index, plan.loads)
         if instance.until >= 0:
             heappush(self._ends, (instance.until, index))
+
+    def _load(self, index: int, requests: Sequence[RequestState]) -> None:
+        """KV is on its way from a cache tier; its arrival counts from the next step on."""
+        scheduler: Any = self.instances[index].scheduler
+
+        def arrived(request_id: int) -> None:
+            if request_id in scheduler.remote.receiving:  # not given up meanwhile
+                self.interrupt(index, lambda: land(request_id))
+
+        def land(request_id: int) -> None:
+            if request_id in scheduler.remote.receiving:
+                scheduler.remote.finish_loading(request_id)
+
+        for request in requests:
+            end = scheduler.tiers.start_load(request)
+            self.at(end, partial(arrived, request.id))
 
     # -- arrivals --------------------------------------------------------------------------------
 

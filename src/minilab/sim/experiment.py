@@ -34,6 +34,7 @@ from minilab.sim.environment import no_garbage_collection, versions
 from minilab.sim.limits import check_blocks, check_time
 from minilab.sim.speculation import Speculation
 from minilab.sim.tick_cost import TickCost
+from minilab.sim.tier_stack import tier_meta, tier_stack
 from minilab.sim.workload_spec import WorkloadSpec
 
 
@@ -50,6 +51,8 @@ class Experiment:
         router: a name of ``core.routers``, with options: ``cache-aware:slack=8``.
         router_faults: what goes wrong with it: ``stale=0.1+late-load``.
         prefix_index: ``hash-chain`` or ``radix``.
+        tiers: stores below HBM, nearest first: ``cpu:gib=64+remote`` (``core.tiers``).
+        tier_rule: what to fetch: what ``beats-recompute``, or ``always`` everything.
         num_speculative_tokens: drafts per request and step; 0: no speculation. Drafting itself is
             free here: only verifying costs.
         acceptance_rate: chance that a draft is accepted, given that those before it were.
@@ -73,6 +76,8 @@ class Experiment:
     router: str = "round-robin"
     router_faults: str = ""
     prefix_index: str = "hash-chain"
+    tiers: str = ""
+    tier_rule: str = "beats-recompute"
     cost: str | None = None
     num_speculative_tokens: int = 0
     acceptance_rate: float = 0.7
@@ -173,6 +178,7 @@ class Experiment:
             InputError: it does not.
         """
         self.make_router(0.0)
+        tier_stack(self)
         for name, value in (("instances", self.instances), ("tp", self.tp)):
             if value < 1:
                 raise InputError(f"{name} is {value}; give a whole number of at least 1")
@@ -185,7 +191,7 @@ class Experiment:
 
     def build(
         self,
-        scheduler: Callable[[SchedulerConfig], Any] | None = None,
+        scheduler: Callable[..., Any] | None = None,
         *,
         skip: bool = True,
         concurrency: int | None = None,
@@ -201,9 +207,12 @@ class Experiment:
             scheduler = partial(Scheduler, hasher=hasher)
         config, cost = self.scheduler_config(), self.cost_model()
         ticks = TickCost(cost.linear())
+        stack = tier_stack(self)
         return Cluster(
             [
-                Instance(scheduler(config), ticks, skip=skip, drafter=self._drafter(index))
+                Instance(
+                    scheduler(config, **stack()), ticks, skip=skip, drafter=self._drafter(index)
+                )
                 for index in range(self.instances)
             ],
             self.make_router(cost.linear().per_token),
@@ -271,5 +280,6 @@ class Experiment:
             "num_blocks": blocks[0],
             "kv_peak_usage": max(p / b for p, b in zip(peaks, blocks, strict=True)),
             "preemptions": sum(scheduler.num_preemptions for scheduler in schedulers),
+            **tier_meta(schedulers),
             "versions": versions(),
         }
