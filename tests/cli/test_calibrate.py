@@ -85,7 +85,6 @@ def test_refusals(refused, tmp_path, monkeypatch):
     monkeypatch.delenv("MINILAB_DATA", raising=False)
     assert "needs aiconfigurator-silicon: set MINILAB_DATA" in refused("calibrate", "silicon")
     assert "needs llmservingsim-bench" in refused("calibrate", "replay", "--data", tmp_path)
-    assert "engine's step timings, which do not exist yet" in refused("calibrate", "engine")
     assert "give one of vllm, sglang" in refused("calibrate", "silicon", "--engine", "tgi")
     assert "give one of RTX4090" in refused("calibrate", "replay", "--run", "A100_x")
     assert "cannot end in '.txt'" in refused("calibrate", "replay", "--out", tmp_path / "a.txt")

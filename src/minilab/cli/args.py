@@ -17,7 +17,7 @@ from minilab.core.config import POLICIES, PREFIX_INDEXES
 from minilab.core.routers import FAULTS, ROUTERS
 from minilab.core.tiers import PRIORS, RULES
 from minilab.facts.arrivals import ARRIVALS
-from minilab.facts.cost import load_cost
+from minilab.facts.cost import ABOUT, load_cost
 from minilab.facts.errors import InputError
 from minilab.facts.slo import SLOSet
 from minilab.facts.traces import names
@@ -148,7 +148,8 @@ def cost_text(path: str) -> str:
         InputError: it cannot be read or used.
     """
     load_cost(path)  # refuses, naming the file
-    return json.dumps(read_json(path), sort_keys=True)
+    numbers = {key: value for key, value in read_json(path).items() if key != ABOUT}
+    return json.dumps(numbers, sort_keys=True)
 
 
 def option(field: str) -> str:

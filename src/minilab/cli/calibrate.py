@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from minilab.cli.output import check_place, print_json, share, table, tell
-from minilab.cli.parser import Parser
+from minilab.cli.output import check_place, duration, facts, print_json, share, table, tell
+from minilab.cli.parser import Parser, whole_number
 from minilab.facts.atomic import whole_file
 from minilab.facts.errors import InputError
 
@@ -42,7 +42,24 @@ def add(commands: Any) -> None:
     replay.add_argument("--run", dest="name", metavar="NAME", help="one run (default: all)")
     replay.add_argument("--folder", metavar="DIR", help="a run of your own, named CARD_Model")
     replay.set_defaults(run=run_replay)
-    engine.set_defaults(run=run_engine)
+    _add_engine(engine)
+
+
+def _add_engine(parser: Parser) -> None:
+    one = whole_number(1)
+    add = parser.add_argument
+    add("--model", default="smollm2", metavar="NAME", help="a folder, .gguf, smollm2 or tiny")
+    add("--kv-blocks", type=one, default=1024, metavar="N", help="KV blocks (1024)")
+    add("--block-size", type=one, default=16, metavar="N", help="tokens per block (16)")
+    add("--max-num-batched-tokens", type=one, default=256, metavar="N", help="per step (256)")
+    add("--max-num-seqs", type=one, default=16, metavar="N", help="running requests (16)")
+    add("--threads", type=one, metavar="N", help="of torch (default: as they are)")
+    add("--rounds", type=one, default=5, metavar="N", help="each kind of step N times (5)")
+    add("--seed", type=whole_number(0), default=0, metavar="N", help="of prompts and order (0)")
+    add("--store", metavar="FILE", help="timed steps as JSON lines; an interrupted run goes on")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--out", metavar="FILE", help="write the cost model (JSON), for `minilab sim --cost`")
+    parser.set_defaults(run=run_engine)
 
 
 def run_silicon(args: argparse.Namespace) -> int:
@@ -142,11 +159,54 @@ def replay_text(result: list[dict[str, Any]]) -> str:
 
 
 def run_engine(args: argparse.Namespace) -> int:
-    """Not there yet: one line says so."""
-    raise InputError(
-        "calibrate engine needs the engine's step timings, which do not exist yet; "
-        "use `minilab calibrate replay` on a published run"
+    """Time steps of the engine on this machine and fit them."""
+    from minilab.judge.engine_calibrate import EngineSetup, calibrate_engine
+
+    check_place(args.out, (".json",))
+    check_place(args.store, (".jsonl",))
+    setup = EngineSetup(
+        model=args.model,
+        num_blocks=args.kv_blocks,
+        block_size=args.block_size,
+        max_num_batched_tokens=args.max_num_batched_tokens,
+        max_num_seqs=args.max_num_seqs,
+        threads=args.threads,
     )
+    result = calibrate_engine(setup, args.rounds, args.seed, args.store, tell)
+    _write(args.out, result)
+    if args.json:
+        print_json(result)
+    else:
+        print(engine_text(result, args.out))
+    return 0
+
+
+def engine_text(result: dict[str, Any], path: str | None) -> str:
+    """The result for people, with the command that uses it."""
+    about, setup = result["about"], result["about"]["setup"]
+    meaning = {"w": "a step", "f": "a token", "k": "a token of context", "s": "a sequence",
+               "q": "a pair of a prompt's tokens"}  # fmt: skip
+    rows = [["cost of", "seconds"]]
+    rows += [[f"{name}: {what}", f"{result[name]:.4g}"] for name, what in meaning.items()]
+    steps = [["step", "measured", "fitted", "error"]]
+    for row in about["steps"]:
+        times = (duration(row["seconds"]), duration(row["predicted"]))
+        steps.append([row["step"], *times, f"{row['error']:+.1%}"])
+    error = about["error"]
+    limits = " ".join(
+        f"--{name.replace('_', '-')} {setup[name]}"
+        for name in ("block_size", "max_num_batched_tokens", "max_num_seqs")
+    )
+    command = f"minilab sim --cost {path or 'FILE'} --kv-blocks {setup['num_blocks']} {limits}"
+    lines = [
+        ("engine", f"{setup['model']} on {about['machine']['cpu']}"),
+        ("", f"{about['machine']['threads']} threads of {about['machine']['cores']} cores"),
+        ("error", f"{share(error['median'])} median, {share(error['p90'])} p90, "
+                  f"{share(error['max'])} at most"),
+        ("predict", command),
+    ]  # fmt: skip
+    legend = "step: decodes x context of each + prompt tokens @ prompt tokens computed before"
+    return "\n\n".join([facts(lines), table(rows), table(steps), legend])
 
 
 def _write(path: str | None, result: Any) -> None:

@@ -23,6 +23,8 @@ __all__ = [
 ]  # fmt: skip
 
 _WFKS = ("w", "f", "k", "s", "q", "t_req")
+ABOUT = "about"
+"""Key under which a file says where its numbers come from; it changes no cost."""
 _STEP = ("model", "gpu", "tp", "weight_dtype", "kv_dtype", "link", "constants",
          "model_config", "gpu_file")  # fmt: skip
 
@@ -30,7 +32,8 @@ _STEP = ("model", "gpu", "tp", "weight_dtype", "kv_dtype", "link", "constants",
 def load_cost(path: str | Path) -> StepCost | WfksCost:
     """A cost model from a JSON file, in one of two forms. Raises InputError, in one line.
 
-    ``{"w": ..., "f": ..., "k": ..., "s": ...}`` (seconds; optional ``q``, ``t_req``), or
+    ``{"w": ..., "f": ..., "k": ..., "s": ...}`` (seconds; optional ``q``, ``t_req`` and, read by
+    nobody here, ``about``), or
     ``{"model": ..., "gpu": ...}`` with, as you like, ``tp``, ``weight_dtype``, ``kv_dtype``,
     ``link``, ``constants`` (some or all), ``model_config`` and ``gpu_file`` (your own files).
     """
@@ -42,6 +45,7 @@ def load_cost(path: str | Path) -> StepCost | WfksCost:
 
 def cost_from_dict(data: Mapping[str, Any], where: str = "cost") -> StepCost | WfksCost:
     """The cost model that ``data`` describes (see ``load_cost``). Raises InputError."""
+    data = {key: value for key, value in data.items() if key != ABOUT}
     allowed = _STEP if "model" in data or "gpu" in data else _WFKS
     for key in data:
         if key not in allowed:

@@ -1,8 +1,6 @@
-"""Fitting a few constants: damped Gauss-Newton on log errors, with weak priors and hard bounds.
+"""Fitting the cost model's constants on measured rows (the descent itself is in ``log_fit``).
 
-Errors are logarithms, so that 2 ms on a 4 ms step count like 20 ms on a 40 ms step; beyond
-``SOFT`` they count linearly (soft L1), so that one odd row can't pull everything. A prior keeps a
-constant that the rows say nothing about where operator tables put it.
+A prior keeps a constant that the rows say nothing about where operator tables put it.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ import numpy as np
 from minilab.facts.cost import Constants
 from minilab.facts.cost_constants import RANGES
 from minilab.facts.errors import InputError
+from minilab.judge.log_fit import TINY, LogProblem
 from minilab.judge.terms import FITTED, TERMS, Array, values
 
-SOFT = 0.1
 PRIOR_WEIGHT = 0.3
 """A prior counts like so many squared residuals of one natural log."""
 
@@ -65,83 +63,34 @@ def fit(
         raise InputError(
             f"{len(equations)} measurements for {len(names)} constants; give more rows or fit fewer"
         )
-    problem = _Problem(equations, start, names, priors or {}, ranges, prior_weight)
-    at = problem.start
-    loss, damping = problem.loss(at), 1e-3
-    for _ in range(steps):
-        gradient, curvature = problem.slopes(at)
-        step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -gradient)
-        tried = np.clip(at + step, problem.low, problem.high)
-        new = problem.loss(tried)
-        if new < loss:
-            moved = float(np.max(np.abs(tried - at)))
-            at, loss, damping = tried, new, damping / 3
-            if moved < 1e-7:
-                break
-        else:
-            damping *= 4
-            if damping > 1e9:
-                break
-    return Fitted(problem.constants(at), problem.at_bound(at), loss)
+    problem = _problem(equations, start, names, priors or {}, ranges, prior_weight)
+    at, loss = problem.descend(steps)
+    found: dict[str, Any] = {name: float(v) for name, v in zip(names, np.exp(at), strict=True)}
+    edge = problem.at_bound(at)
+    at_bound = {name: found[name] for name, out in zip(names, edge, strict=True) if out}
+    return Fitted(replace(start, **found), at_bound, loss)
 
 
-class _Problem:
-    """Everything in terms of z = log of the fitted constants."""
-
-    def __init__(
-        self,
-        equations: Sequence[Equation],
-        start: Constants,
-        names: Sequence[str],
-        priors: Mapping[str, float],
-        ranges: Mapping[str, tuple[float, float]],
-        prior_weight: float,
-    ) -> None:
-        self._base, self._names = start, names
-        self._at = [TERMS.index(name) for name in names]
-        self._sign = np.array([-1.0 if name[0] == "e" else 1.0 for name in names])
-        self._x = values(start)
-        self._a = np.array([e.features for e in equations])
-        self._log_y = np.log([e.seconds for e in equations])
-        self._weight = np.array([e.weight for e in equations])
-        tiny = 1e-9
-        self.low = np.log([max(tiny, ranges[name][0]) for name in names])
-        self.high = np.log([ranges[name][1] for name in names])
-        first = np.log([max(tiny, getattr(start, name)) for name in names])
-        self.start = np.clip(first, self.low, self.high)
-        wanted = [max(tiny, priors.get(name, getattr(start, name))) for name in names]
-        self._prior = np.log(wanted)
-        self._prior_weight = prior_weight
-
-    def _values(self, z: Array) -> Array:
-        x = self._x.copy()
-        x[self._at] = np.exp(self._sign * z)
-        return x
-
-    def loss(self, z: Array) -> float:
-        residual = (np.log(self._a @ self._values(z)) - self._log_y) / SOFT
-        fitted = np.sum(self._weight * (np.sqrt(1 + residual**2) - 1))
-        return float(fitted + self._prior_weight * np.sum((z - self._prior) ** 2))
-
-    def slopes(self, z: Array) -> tuple[Array, Array]:
-        x = self._values(z)
-        total = self._a @ x
-        jacobian = self._a[:, self._at] * x[self._at] * self._sign / total[:, None] / SOFT
-        residual = (np.log(total) - self._log_y) / SOFT
-        weight = self._weight / np.sqrt(1 + residual**2)
-        gradient = jacobian.T @ (weight * residual)
-        curvature = jacobian.T @ (weight[:, None] * jacobian)
-        gradient = gradient + 2 * self._prior_weight * (z - self._prior)
-        return gradient, curvature + 2 * self._prior_weight * np.eye(len(z))
-
-    def constants(self, z: Array) -> Constants:
-        found: dict[str, Any] = {
-            name: float(v) for name, v in zip(self._names, np.exp(z), strict=True)
-        }
-        return replace(self._base, **found)
-
-    def at_bound(self, z: Array) -> dict[str, float]:
-        edge = (z <= self.low + 1e-6) | (z >= self.high - 1e-6)
-        return {
-            name: float(np.exp(v)) for name, v, out in zip(self._names, z, edge, strict=True) if out
-        }
+def _problem(
+    equations: Sequence[Equation],
+    start: Constants,
+    names: Sequence[str],
+    priors: Mapping[str, float],
+    ranges: Mapping[str, tuple[float, float]],
+    prior_weight: float,
+) -> LogProblem:
+    first = [max(TINY, getattr(start, name)) for name in names]
+    wanted = [max(TINY, priors.get(name, getattr(start, name))) for name in names]
+    return LogProblem(
+        features=np.array([e.features for e in equations]),
+        seconds=np.array([e.seconds for e in equations]),
+        weight=np.array([e.weight for e in equations]),
+        fixed=values(start),
+        at=[TERMS.index(name) for name in names],
+        sign=np.array([-1.0 if name[0] == "e" else 1.0 for name in names]),
+        first=np.log(first),
+        prior=np.log(wanted),
+        prior_weight=prior_weight,
+        low=np.log([max(TINY, ranges[name][0]) for name in names]),
+        high=np.log([ranges[name][1] for name in names]),
+    )

@@ -1,9 +1,4 @@
-"""Prompts: a workload's content segments as token ids, or as text of one token a word.
-
-A segment (content id, length) is a prefix of an endless text of that id, so equal segments give
-equal tokens and a server's prefix cache sees the sharing that the trace recorded. The texts mean
-nothing: lengths and sharing are what a load test is about (a draft model would notice).
-"""
+"""Prompts: a workload's content segments as token ids, or as text of one token a word."""
 
 from __future__ import annotations
 
@@ -11,13 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from minilab.facts.errors import InputError
+from minilab.facts.prompt_tokens import prompt_tokens
 from minilab.facts.request import Request
-
-OWN = 1 << 62
-"""Content ids from here on are of requests whose text nobody else sends."""
 
 WORDS = tuple(
     re.findall(
@@ -48,7 +39,7 @@ class IdPrompts:
 
     def of(self, request: Request) -> list[int]:
         """``request.prompt_tokens`` token ids."""
-        return choices(request, self.high - self.low, self.seed, self.low)
+        return prompt_tokens(request, self.high - self.low, self.seed, self.low)
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,7 @@ class TextPrompts:
 
     def of(self, request: Request) -> str:
         """Text of ``request.prompt_tokens`` tokens, the server's own included (at least 1 word)."""
-        picked = choices(request, len(self.words), self.seed, 0)
+        picked = prompt_tokens(request, len(self.words), self.seed, 0)
         return self.text(picked[: max(1, len(picked) - self.overhead)])
 
     def text(self, picked: Sequence[int]) -> str:
@@ -74,14 +65,3 @@ class TextPrompts:
 
 
 Prompts = IdPrompts | TextPrompts
-
-
-def choices(request: Request, count: int, seed: int, low: int) -> list[int]:
-    """Numbers from ``low`` to ``low + count - 1``, as many as the prompt has tokens."""
-    segments = request.prompt or ((OWN + request.id, request.prompt_tokens),)
-    picked: list[int] = []
-    for content, length in segments:
-        # One value after the other from one stream: a longer segment begins like a shorter one.
-        drawn = np.random.default_rng([seed, content]).random(length)
-        picked += (low + (drawn * count).astype(np.int64)).tolist()
-    return picked
