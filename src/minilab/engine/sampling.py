@@ -97,6 +97,11 @@ class Sampler:
             self._generators[request_id] = generator
         return int(torch.multinomial(probabilities(logits, params), 1, generator=generator))
 
+    @property
+    def num_generators(self) -> int:
+        """Requests that have drawn and not ended yet; 0 at idle."""
+        return len(self._generators)
+
     def forget(self, request_id: int) -> None:
         """A request has ended."""
         self._generators.pop(request_id, None)
