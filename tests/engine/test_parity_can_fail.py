@@ -20,13 +20,13 @@ Mutant = Callable[[StepBatch], StepBatch]
 
 def no_mask(batch: StepBatch) -> StepBatch:
     """Each token of a chunk becomes a sequence of its own that sees all of the chunk."""
-    counts = (batch.cu_seqlens[1:] - batch.cu_seqlens[:-1]).tolist()
-    decodes = len(batch.seq_lens) - len(counts)
-    repeats = torch.tensor(counts + [1] * decodes)
+    count = len(batch.token_ids)
+    repeats = torch.tensor(batch.query_lens)
     return replace(
         batch,
-        cu_seqlens=batch.cu_seqlens[:1],
-        max_seqlen=0,
+        num_prefills=0,
+        query_lens=[1] * count,
+        cu_seqlens=torch.arange(count + 1, dtype=torch.int32),
         block_tables=batch.block_tables.repeat_interleave(repeats, 0),
         seq_lens=batch.seq_lens.repeat_interleave(repeats),
     )

@@ -18,7 +18,7 @@ from minilab.engine.batched_attention import BatchedAttention
 from minilab.engine.config import DecoderConfig
 from minilab.engine.linear import Linear
 from minilab.engine.rotary import Rotary
-from minilab.facts.errors import InputError
+from minilab.engine.weight_check import check_weights
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -53,7 +53,7 @@ class Decoder:
         block_size: int,
         attention: Attention | None = None,
     ) -> None:
-        _check(config, weights)
+        check_weights(config, weights)
         table = weights["model.embed_tokens.weight"]
         self.config = config
         self.device, self.dtype = table.device, table.dtype
@@ -140,33 +140,3 @@ def _layer(config: DecoderConfig, weights: Weights, index: int) -> _Layer:
         gate_up=Linear(joined(mlp + "gate_proj.weight", mlp + "up_proj.weight")),
         down=Linear(weights[mlp + "down_proj.weight"]),
     )
-
-
-def _check(config: DecoderConfig, weights: Weights) -> None:
-    """Raise InputError for a checkpoint that lacks a tensor or has one of another shape."""
-    hidden, wide = config.hidden_size, config.intermediate_size
-    heads, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    shapes = {
-        "self_attn.q_proj": (heads, hidden),
-        "self_attn.k_proj": (kv, hidden),
-        "self_attn.v_proj": (kv, hidden),
-        "self_attn.o_proj": (hidden, heads),
-        "mlp.gate_proj": (wide, hidden),
-        "mlp.up_proj": (wide, hidden),
-        "mlp.down_proj": (hidden, wide),
-        "input_layernorm": (hidden,),
-        "post_attention_layernorm": (hidden,),
-    }
-    wanted: dict[str, tuple[int, ...]] = {"model.norm.weight": (hidden,)}
-    wanted["model.embed_tokens.weight"] = (config.vocab_size, hidden)
-    for layer in range(config.num_layers):
-        for name, shape in shapes.items():
-            wanted[f"model.layers.{layer}.{name}.weight"] = shape
-    for name, shape in wanted.items():
-        found = weights.get(name)
-        if found is None:
-            raise InputError(f"checkpoint: no tensor {name}; it must have shape {list(shape)}")
-        if tuple(found.shape) != shape:
-            raise InputError(
-                f"checkpoint: {name} has shape {list(found.shape)}, config.json says {list(shape)}"
-            )
