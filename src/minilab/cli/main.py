@@ -24,6 +24,7 @@ from minilab.cli import (
     goodput,
     load_cmd,
     models_cmd,
+    serve_cmd,
     sim,
     sweep_cmd,
     trace,
@@ -83,6 +84,7 @@ def parser() -> Parser:
         conform,
         calibrate,
         generate,
+        serve_cmd,
     ):
         module.add(commands)
     return top
