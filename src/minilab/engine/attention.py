@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -37,17 +38,27 @@ class Attention(Protocol):
     def __call__(self, batch: StepBatch) -> AttentionStep: ...
 
 
+Scales = Sequence[tuple[torch.Tensor, torch.Tensor]]
+
+
 class KernelAttention:
-    """The kernels of ``minilab.kernels``; where they cannot run, their references."""
+    """The kernels of ``minilab.kernels``; where they cannot run, their references.
+
+    ``scales``: of keys and of values, a pair per layer, where the cache holds FP8.
+    """
+
+    def __init__(self, scales: Scales | None = None) -> None:
+        self._scales = scales
 
     def __call__(self, batch: StepBatch) -> AttentionStep:
         """See ``Attention``."""
-        return _KernelStep(batch)
+        return _KernelStep(batch, self._scales)
 
 
 class _KernelStep:
-    def __init__(self, batch: StepBatch) -> None:
+    def __init__(self, batch: StepBatch, scales: Scales | None) -> None:
         self._batch = batch
+        self._layers = None if scales is None else iter(scales)
         chunks, starts = batch.num_prefills, batch.cu_seqlens
         self._prefill_starts = starts[: chunks + 1]
         self._decode_starts = starts[chunks:] - starts[chunks]
@@ -61,7 +72,8 @@ class _KernelStep:
         batch = self._batch
         chunks, split = batch.num_prefills, batch.num_prefill_tokens
         keys, values = cache
-        kv_write(key, value, keys, values, batch.slot_mapping)
+        k_scale, v_scale = (None, None) if self._layers is None else next(self._layers)
+        kv_write(key, value, keys, values, batch.slot_mapping, k_scale=k_scale, v_scale=v_scale)
         out = torch.empty_like(query)
         if chunks:
             out[:split] = paged_prefill(
@@ -72,12 +84,16 @@ class _KernelStep:
                 batch.seq_lens[:chunks],
                 self._prefill_starts,
                 self._longest_chunk,
+                k_scale=k_scale,
+                v_scale=v_scale,
             )
         if split == len(query):
             return out
         tables, lengths = batch.block_tables[chunks:], batch.seq_lens[chunks:]
         if self._longest_decode == 1:
-            out[split:] = paged_decode(query[split:], keys, values, tables, lengths)
+            out[split:] = paged_decode(
+                query[split:], keys, values, tables, lengths, k_scale=k_scale, v_scale=v_scale
+            )
         else:  # drafts to verify: several tokens of a sequence see each other's past
             out[split:] = paged_prefill(
                 query[split:],
@@ -87,5 +103,7 @@ class _KernelStep:
                 lengths,
                 self._decode_starts,
                 self._longest_decode,
+                k_scale=k_scale,
+                v_scale=v_scale,
             )
         return out

@@ -24,6 +24,7 @@ from minilab.facts.errors import InputError
 from minilab.facts.request import Request
 
 if TYPE_CHECKING:
+    from minilab.engine.quant.kv_cache import QuantisedKV
     from minilab.engine.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
@@ -59,6 +60,8 @@ class LLM:
         tokenizer: ``None``: prompts are token ids, and outputs have no text.
         record: what happened when; ``record.to_runlog()`` is a run log like the simulator's.
         num_steps: forward passes so far.
+
+    ``kv``: keep the KV cache in another format (``quant.kv_cache``).
     """
 
     def __init__(
@@ -68,9 +71,15 @@ class LLM:
         limits: SchedulerConfig | None = None,
         seed: int = 0,
         tokenizer: Tokenizer | None = None,
+        kv: QuantisedKV | None = None,
     ) -> None:
         limits = limits or SchedulerConfig(num_blocks=512)
-        model = Decoder(config, weights, limits.num_blocks, limits.block_size)
+        sizes = limits.num_blocks, limits.block_size
+        if kv is None:
+            model = Decoder(config, weights, *sizes)
+        else:
+            cache = kv.new_cache(config, *sizes, weights["model.embed_tokens.weight"].device)
+            model = Decoder(config, weights, *sizes, kv.attention(cache), cache.codes)
         self.executor = TorchExecutor(model, limits.block_size, Sampler(seed))
         hasher = TokenHasher(limits.block_size, self.executor.tokens_of)
         self.scheduler = Scheduler(limits, hasher)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +17,9 @@ from minilab.engine.tiny import TINY, random_weights
 from minilab.engine.tokenizer import Tokenizer
 from minilab.engine.weight_check import check_weights
 from minilab.facts.errors import InputError
+
+if TYPE_CHECKING:
+    from minilab.engine.quant.kv_cache import QuantisedKV
 
 NAMES = ("smollm2", "tiny")
 DTYPES = {
@@ -31,6 +35,7 @@ def load_llm(
     dtype: str = "auto",
     device: str = "auto",
     seed: int = 0,
+    kv: QuantisedKV | None = None,
 ) -> LLM:
     """An engine ready to generate.
 
@@ -43,6 +48,7 @@ def load_llm(
             float16 below capability 8.0.
         device: "cpu", "cuda", "cuda:1"; "auto" is a GPU if there is one.
         seed: for requests that bring no seed of their own.
+        kv: the format of the KV cache (``quant.kv_cache``); by default the weights' dtype.
 
     Raises:
         InputError: an unknown name, device or dtype, or a checkpoint that cannot be used.
@@ -51,7 +57,7 @@ def load_llm(
     kind = _dtype(dtype, place)
     if path_or_name == "tiny":
         weights = {k: v.to(place, kind) for k, v in random_weights(TINY, seed).items()}
-        return LLM(TINY, weights, limits, seed, Tokenizer.of_bytes())
+        return LLM(TINY, weights, limits, seed, Tokenizer.of_bytes(), kv)
     path = smollm2_file() if path_or_name == "smollm2" else Path(path_or_name)
     if not path.exists():
         raise InputError(f"{path}: no such folder or file; give one, or a name: {', '.join(NAMES)}")
@@ -67,7 +73,7 @@ def load_llm(
             tokenizer = Tokenizer.from_folder(path)
     ends = {*config.eos_token_ids, *(tokenizer.eos_token_ids if tokenizer else ())}
     config = replace(config, eos_token_ids=tuple(sorted(ends)))
-    return LLM(config, weights, limits, seed, tokenizer)
+    return LLM(config, weights, limits, seed, tokenizer, kv)
 
 
 def smollm2_file() -> Path:

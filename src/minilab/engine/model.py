@@ -41,7 +41,8 @@ class Decoder:
     """A model and its KV cache.
 
     Attributes:
-        kv_cache: [num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]: keys, values.
+        kv_cache: [num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]: keys, values; of
+            the weights' dtype, unless one in another format is given with its own attention.
         attention: the kernels on a GPU, groups of sequences on a CPU, unless another is given.
     """
 
@@ -52,6 +53,7 @@ class Decoder:
         num_blocks: int,
         block_size: int,
         attention: Attention | None = None,
+        kv_cache: torch.Tensor | None = None,
     ) -> None:
         check_weights(config, weights)
         table = weights["model.embed_tokens.weight"]
@@ -59,7 +61,9 @@ class Decoder:
         self.device, self.dtype = table.device, table.dtype
         self.rotary = Rotary(config, self.device)
         shape = (config.num_layers, 2, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        self.kv_cache = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        if kv_cache is None:
+            kv_cache = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        self.kv_cache = kv_cache
         self.attention = attention or _attention_for(config, table)
         self.embedding = table
         self.norm_weight = weights["model.norm.weight"]

@@ -86,6 +86,28 @@ def pack_int4(weight: torch.Tensor, group_size: int = 128, layout: str = "awq") 
     return Int4(_words(q.T, range(8)).T.contiguous(), scales, _words(zeros - 1, range(8)))
 
 
+def pack_numbers(
+    q: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor, layout: str = "awq"
+) -> Int4:
+    """Numbers chosen elsewhere in a file layout: q [K, N] and zeros [K/group, N] of 0 to 15, zeros
+    as they are to be stored (gptq: less one), scales [K/group, N] float."""
+    check_layout(layout)
+    q, zeros = q.to(torch.int32), zeros.to(torch.int32)
+    if layout == "awq":
+        return Int4(_words(q, AWQ_NIBBLE), scales, _words(zeros, AWQ_NIBBLE))
+    return Int4(_words(q.T, range(8)).T.contiguous(), scales, _words(zeros, range(8)))
+
+
+def unpack_numbers(
+    qweight: torch.Tensor, qzeros: torch.Tensor, layout: str = "awq"
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """q [K, N] and zeros [K/group, N] as stored (gptq: still less one), int32."""
+    check_layout(layout)
+    if layout == "awq":
+        return _nibbles(qweight, AWQ_NIBBLE), _nibbles(qzeros, AWQ_NIBBLE)
+    return _nibbles(qweight.T, range(8)).T, _nibbles(qzeros, range(8))
+
+
 def unpack_int4(
     qweight: torch.Tensor, scales: torch.Tensor, qzeros: torch.Tensor, layout: str = "awq"
 ) -> torch.Tensor:

@@ -1,9 +1,9 @@
 """GPTQ, small: round one input column after the other, and let the rest make up for the error.
 
 With H = X'X of a calibration text, the error of rounding column i can be cancelled, as far as the
-inputs are correlated, by moving the columns not yet rounded by -err / U[i,i] * U[i, i:], U the
-upper Cholesky factor of H^-1 (Frantar et al., 2210.17323). Scales and zero points of a group are taken
-when its first column comes up, from the weights as they have become by then.
+inputs are correlated, by moving the columns not yet rounded by -err / U[i,i] * U[i, i:], where U
+is the upper Cholesky factor of H^-1 (Frantar et al., 2210.17323). Scales and zero points of a group
+are taken when its first column comes up, from the weights as they have become by then.
 """
 
 from __future__ import annotations

