@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from driving import check
 
 from minilab.core.config import SchedulerConfig
-from minilab.core.request import RequestState
 from minilab.engine.config import DecoderConfig
 from minilab.engine.llm import LLM
 from minilab.engine.sampling import SamplingParams
@@ -52,27 +48,6 @@ def test_the_end_of_text_token_stops_a_request() -> None:
         assert (output.token_ids[-1] == 7) == stopped
     on = SamplingParams(max_tokens=40, ignore_eos=True)
     assert all(len(output.token_ids) == 40 for output in llm.generate(prompts, on))
-
-
-def test_a_stress_with_aborts_leaves_nothing_behind() -> None:
-    """Random arrivals, salts, aborts and a tiny pool; the house rules hold after every step."""
-    rng = random.Random(0)
-    llm = engine(24, max_num_batched_tokens=16)
-    alive: list[RequestState] = []
-    for _ in range(400):
-        if rng.random() < 0.3:
-            prompt = rng.choices(range(50), k=rng.randint(1, 20))
-            rule = SamplingParams(max_tokens=rng.randint(1, 20))
-            alive.append(llm.add(prompt, rule, rng.choice([None, "a"])))
-        if alive and rng.random() < 0.1:
-            victim = alive.pop(rng.randrange(len(alive)))
-            if victim.id in llm.executor.texts and not llm.executor.texts[victim.id].finish_reason:
-                llm.abort(victim)
-        llm.step()
-        check(llm.scheduler)
-    while llm.step():
-        pass
-    assert llm.scheduler.pool.used == 0 and not llm.scheduler.num_running
 
 
 def test_the_record_is_a_run_log_that_goodput_can_judge() -> None:

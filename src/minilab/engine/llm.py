@@ -184,11 +184,12 @@ class LLM:
             self.scheduler.abort(state)
             self.executor.sampler.forget(state.id)
             self.record.aborted(state)
+        state.block_hashes.clear()  # the record keeps the request, but not what only a pool needs
 
     def output(self, state: RequestState, prompt: str | None = None) -> Output:
         """Take the result of a request that has ended; it is forgotten here."""
         text = self.executor.texts.pop(state.id)
-        state.block_hashes.clear()  # the record keeps the request, but not what only a pool needs
+        state.block_hashes.clear()
         return Output(
             prompt=prompt,
             prompt_token_ids=text.tokens[: text.num_prompt_tokens],

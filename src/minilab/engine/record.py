@@ -37,6 +37,11 @@ class EngineRecord:
         self._zero: int | None = None
         self._began = 0
 
+    @property
+    def requests(self) -> list[RequestState]:
+        """Every request so far, in order of id."""
+        return [self._states[key] for key in sorted(self._states)]
+
     def now(self) -> int:
         """Ticks since the first call."""
         clock = time.perf_counter_ns()
@@ -69,7 +74,7 @@ class EngineRecord:
 
     def to_runlog(self, **meta: Any) -> RunLog:
         """The run log of every request so far, in order of id."""
-        states = [self._states[key] for key in sorted(self._states)]
+        states = self.requests
         blocks = self.scheduler.config.num_blocks
         log = self._recorder.to_runlog(states, {"num_blocks": blocks, "gpus": 1, **meta})
         for row, state in enumerate(states):
