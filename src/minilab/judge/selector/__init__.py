@@ -1,0 +1,19 @@
+"""Which stack for which workload: a closed form that runs in a notebook and in the page alike.
+
+The files of MANIFEST run under MicroPython too, so they use plain classes, ``math`` and nothing
+else; their numbers about models and GPUs come from ``tables.py`` as JSON.
+"""
+
+MANIFEST = [
+    "step.py",
+    "room.py",
+    "workload.py",
+    "stack.py",
+    "pool.py",
+    "split.py",
+    "verdict.py",
+    "server.py",
+    "choose.py",
+    "levers.py",
+]
+"""The files that the page loads, in an order in which each needs only earlier ones."""

@@ -1,0 +1,260 @@
+"""Verdict: one stack on one workload: latency, goodput, and the bottleneck as bars.
+
+A bar is how much of a resource is taken by what can be served, 1 being all of it (or all of the
+SLO):
+
+    prefill_compute    share of time that prompts take, or the prompt's own time over the TTFT limit
+    decode_bandwidth   share of time that decoding must take, or the decode step over the ITL limit
+    kv_capacity        tokens in flight over those that fit
+    kv_transfer        share of time the link is busy, or a transfer over the TTFT limit
+    queueing           the wait over the TTFT limit; named where none of the others is the cause
+"""
+
+import math
+from typing import Any
+
+from minilab.judge.selector.pool import Load, emitted_per_step, mixed
+from minilab.judge.selector.room import BLOCK
+from minilab.judge.selector.split import decode_pool, prefill_pool, transfer_time
+from minilab.judge.selector.step import Step
+
+CAUSE = 0.7
+"""A resource of which less is taken is not the cause of a queue."""
+
+
+class Verdict:
+    """What a stack comes to: seconds, requests/s, and bars by name."""
+
+    stack: Any
+    tp: int
+    gpus: int
+    layout: str
+    bars: dict[str, float]
+    bottleneck: str
+    ttft: float
+    itl: float
+    stall: float
+    attainment: float
+    goodput: float
+    goodput_per_gpu: float
+    capacity: float
+    tokens_in_flight: float
+    cost_per_million: float
+
+    def __init__(self, **fields: Any) -> None:
+        for name in fields:
+            setattr(self, name, fields[name])
+
+
+class Whole:
+    """A deployment: GPUs, its layout in words, requests/s it can carry, sequences in flight."""
+
+    def __init__(self, gpus: int, layout: str, capacity: float, flying: float) -> None:
+        self.gpus = gpus
+        self.layout = layout
+        self.capacity = capacity
+        self.flying = flying
+
+
+class Times:
+    """Mean TTFT, mean gap, and a gap into which a prompt falls (s)."""
+
+    def __init__(self, ttft: float, itl: float, stall: float) -> None:
+        self.ttft = ttft
+        self.itl = itl
+        self.stall = stall
+
+
+def judge(settings: Any, stack: Any, server: Any, instances: int) -> Verdict:
+    """Evaluate ``stack`` on ``instances`` instances; hopeless ones get goodput 0."""
+    load = load_of(settings, stack, server.room, instances)
+    if stack.layout != "split":
+        return _mixed(settings, server, load, stack, instances)
+    least = _balanced(server, load, instances)
+    best = _split(settings, stack, server, load, least, instances - least)
+    if least + 1 < instances:
+        more = _split(settings, stack, server, load, least + 1, instances - least - 1)
+        if (more.goodput, more.capacity) > (best.goodput, best.capacity):
+            best = more
+    return best
+
+
+def _balanced(server: Any, load: Load, instances: int) -> int:
+    """Prefill instances at which both pools are as full as each other, rounded down to a whole
+    number that leaves both pools one."""
+    load.rate = load.whole
+    first = prefill_pool(server.step, load, 1).capacity
+    rest = decode_pool(server.step, load, 1).capacity
+    if first <= 0.0 or rest <= 0.0:
+        return 1
+    return max(1, min(instances - 1, int(instances * rest / (first + rest))))
+
+
+def load_of(settings: Any, stack: Any, room: float, instances: int) -> Load:
+    """The work of one request, and what the KV pool has left beside the shared prefixes."""
+    shared = settings.shared_tokens() if settings.prefix_share > 0 else 0.0
+    groups = settings.groups * settings.tenants
+    here = groups / instances if stack.routing else groups
+    kept = min(1.0, 0.5 * room / (shared * here)) if shared else 0.0
+    cached = math.floor(shared * kept / BLOCK) * BLOCK if shared else 0.0
+    emitted = emitted_per_step(settings.acceptance, stack.drafts)
+    return Load(
+        rate=settings.rate,
+        whole=settings.rate,
+        new=max(1.0, settings.prompt - cached),
+        cached=cached,
+        context=settings.prompt + settings.output / 2.0,
+        held=max(BLOCK, settings.prompt - cached + settings.output / 2.0),
+        output=max(1.0, settings.output - 1.0),
+        emitted=emitted,
+        width=1.0 + stack.drafts,
+        dilation=1.0 + (settings.draft_cost * stack.drafts),
+        cv=settings.cv,
+        room=room - cached * here,
+    )
+
+
+def _mixed(settings: Any, server: Any, load: Load, stack: Any, instances: int) -> Verdict:
+    step = server.step
+    load.rate = settings.rate / instances
+    run = mixed(step, load, stack.budget)
+    within = _gap_share(settings, load, run)
+    ttft = step.overhead + run.wait + run.own + 0.5 * run.step
+    good = _first_share(settings, step, load, run) * within if run.wait < math.inf else 0.0
+    bars = {
+        "prefill_compute": max(run.busy, run.own / settings.ttft),
+        "decode_bandwidth": _decode_bar(settings, step, load, run, min(load.rate, run.capacity)),
+        "kv_capacity": run.batch * load.held / load.room if run.most else math.inf,
+        "kv_transfer": 0.0,
+        "queueing": run.wait / settings.ttft,
+    }
+    layout = f"{instances} x tp{server.tp}"
+    whole = Whole(instances * server.tp, layout, run.capacity * instances, run.batch * instances)
+    return _verdict(settings, stack, server.tp, whole, bars, Times(ttft, run.gap, run.stall), good)
+
+
+def _split(
+    settings: Any, stack: Any, server: Any, load: Load, prefills: int, decodes: int
+) -> Verdict:
+    step = server.step
+    load.rate = settings.rate
+    first = prefill_pool(step, load, prefills)
+    rest = decode_pool(step, load, decodes)
+    moved = transfer_time(settings.prompt, server.kv_bytes, server.link)
+    served = min(settings.rate, rest.capacity) / decodes
+    wire = settings.rate / prefills * moved
+    ttft = step.overhead + first.wait + first.own
+    good = 0.0
+    if first.wait < math.inf and wire < 1.0 and settings.rate < rest.capacity:
+        limit = settings.ttft - step.overhead
+        good = _tail(limit, first.own, first.wait, first.rho)
+        good *= _transfer_share(settings, load, rest, moved, wire)
+    bars = {
+        "prefill_compute": max(first.busy, first.own / settings.ttft),
+        "decode_bandwidth": _decode_bar(
+            settings, step, load, rest, min(settings.rate, rest.capacity) / decodes
+        ),
+        "kv_capacity": rest.batch * load.held / load.room if rest.most else math.inf,
+        "kv_transfer": max(wire, moved / settings.ttft),
+        "queueing": first.wait / settings.ttft,
+    }
+    capacity = min(first.capacity, rest.capacity, prefills / moved)
+    layout = f"{prefills}P + {decodes}D x tp{server.tp}"
+    whole = Whole((prefills + decodes) * server.tp, layout, capacity, rest.batch * decodes)
+    return _verdict(settings, stack, server.tp, whole, bars, Times(ttft, rest.gap, rest.step), good)
+
+
+def _verdict(
+    settings: Any, stack: Any, tp: int, whole: Any, bars: dict[str, Any], times: Any, good: float
+) -> Verdict:
+    goodput = settings.rate * good
+    price = settings.price * whole.gpus / 3600.0
+    tokens = goodput * settings.output
+    return Verdict(
+        stack=stack,
+        tp=tp,
+        gpus=whole.gpus,
+        layout=whole.layout,
+        bars=bars,
+        bottleneck=bottleneck(bars),
+        ttft=times.ttft,
+        itl=times.itl,
+        stall=times.stall,
+        attainment=good,
+        goodput=goodput,
+        goodput_per_gpu=goodput / whole.gpus,
+        capacity=whole.capacity,
+        tokens_in_flight=whole.flying * (settings.prompt + settings.output / 2.0),
+        cost_per_million=price / tokens * 1e6 if tokens else math.inf,
+    )
+
+
+def bottleneck(bars: dict[str, Any]) -> str:
+    """The largest bar of a resource; queueing only where no resource is the cause."""
+    names = ["prefill_compute", "decode_bandwidth", "kv_capacity", "kv_transfer"]
+    top = names[0]
+    for name in names:
+        if bars[name] > bars[top]:
+            top = name
+    if bars[top] < CAUSE and bars["queueing"] > bars[top]:
+        return "queueing"
+    return top
+
+
+def _decode_bar(settings: Any, step: Step, load: Load, run: Any, served: float) -> float:
+    """Time that decoding must take beyond what batching shares, or the step over its limit."""
+    each = run.step - step.fixed * load.dilation
+    share = served * load.output / load.emitted * each / run.batch if run.batch else 0.0
+    return float(max(share, run.step / load.emitted / settings.itl))
+
+
+def _tail(limit: float, own: float, wait: float, rho: float) -> float:
+    """Share of requests whose wait fits into ``limit`` - ``own``: P(wait > x) = rho exp(-x/w)."""
+    left = limit - own
+    if left < 0.0:
+        return 0.0
+    if rho <= 0.0 or wait <= 0.0:
+        return 1.0
+    return 1.0 - rho * math.exp(-left * rho / wait)
+
+
+def _first_share(settings: Any, step: Step, load: Load, run: Any) -> float:
+    """Share of requests within the TTFT limit, over the lengths that a prompt may have."""
+    lengths = settings.prompt_lengths()
+    good = 0.0
+    for length in lengths:
+        own = run.own * max(1.0, length - load.cached) / load.new
+        left = settings.ttft - step.overhead - 0.5 * run.step
+        good += _tail(left, own, run.wait, run.rho)
+    return good / len(lengths)
+
+
+def _gap_share(settings: Any, load: Load, run: Any) -> float:
+    """Share of requests whose p99 gap is within the limit.
+
+    A gap is a step. A prompt that joins makes the step longer; with g gaps per answer, more than
+    max(1, g/100) such steps put the p99 at the long one.
+    """
+    if run.step > settings.itl:
+        return 0.0
+    if run.stall <= settings.itl:
+        return 1.0
+    gaps = load.output / load.emitted
+    met = load.rate * gaps * run.step / (1.0 - run.busy) * run.chunks
+    allowed = math.floor(gaps / 100.0)
+    term = total = math.exp(-met)
+    for count in range(1, int(min(allowed, 60)) + 1):
+        term *= met / count
+        total += term
+    return min(1.0, total)
+
+
+def _transfer_share(settings: Any, load: Load, rest: Any, moved: float, wire: float) -> float:
+    """The same after a split: the only long gap is the second token's, which waits for the KV."""
+    if rest.step > settings.itl:
+        return 0.0
+    gaps = load.output / load.emitted
+    if gaps > 100.0:
+        return 1.0
+    waited = moved + wire * moved / (2.0 * (1.0 - wire)) + 1.5 * rest.step
+    return 1.0 if waited <= settings.itl else 0.0
