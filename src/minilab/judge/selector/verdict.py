@@ -151,9 +151,7 @@ def _split(
         good *= _transfer_share(settings, load, rest, moved, wire)
     bars = {
         "prefill_compute": max(first.busy, first.own / settings.ttft),
-        "decode_bandwidth": _decode_bar(
-            settings, step, load, rest, min(settings.rate, rest.capacity) / decodes
-        ),
+        "decode_bandwidth": _decode_bar(settings, step, load, rest, served),
         "kv_capacity": rest.batch * load.held / load.room if rest.most else math.inf,
         "kv_transfer": max(wire, moved / settings.ttft),
         "queueing": first.wait / settings.ttft,
