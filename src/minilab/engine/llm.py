@@ -20,6 +20,7 @@ from minilab.engine.generation import Generation
 from minilab.engine.model import Decoder, Weights
 from minilab.engine.record import EngineRecord
 from minilab.engine.sampling import Sampler, SamplingParams
+from minilab.engine.spec.speculation import Speculation
 from minilab.facts.errors import InputError
 from minilab.facts.request import Request
 
@@ -72,6 +73,7 @@ class LLM:
         seed: int = 0,
         tokenizer: Tokenizer | None = None,
         kv: QuantisedKV | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         limits = limits or SchedulerConfig(num_blocks=512)
         sizes = limits.num_blocks, limits.block_size
@@ -80,7 +82,9 @@ class LLM:
         else:
             cache = kv.new_cache(config, *sizes, weights["model.embed_tokens.weight"].device)
             model = Decoder(config, weights, *sizes, kv.attention(cache), cache.codes)
-        self.executor = TorchExecutor(model, limits.block_size, Sampler(seed))
+        self.executor = TorchExecutor(
+            model, limits.block_size, Sampler(seed), speculation=speculation
+        )
         hasher = TokenHasher(limits.block_size, self.executor.tokens_of)
         self.scheduler = Scheduler(limits, hasher)
         self.tokenizer = tokenizer
@@ -172,7 +176,9 @@ class LLM:
         if not plan:
             return False
         self.record.begins(plan)
-        result = self.scheduler.update(plan, self.executor.execute(plan))
+        outcome = self.executor.execute(plan)
+        self.record.moved(plan, outcome)
+        result = self.scheduler.update(plan, outcome)
         self.record.ends(plan, result)
         self.num_steps += 1
         return True
@@ -182,7 +188,7 @@ class LLM:
         text = self.executor.texts.pop(state.id, None)
         if text is not None and not text.finish_reason:
             self.scheduler.abort(state)
-            self.executor.sampler.forget(state.id)
+            self.executor.forget(state.id)
             self.record.aborted(state)
         state.block_hashes.clear()  # the record keeps the request, but not what only a pool needs
 

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from minilab.core.instance import Run
-from minilab.core.plan import StepPlan, StepResult
+from minilab.core.plan import StepOutcome, StepPlan, StepResult
 from minilab.core.request import RequestState
 from minilab.core.scheduler import Scheduler
 from minilab.facts.runlog import RunLog
@@ -59,6 +59,11 @@ class EngineRecord:
         """A forward pass begins."""
         self._began = self.now()
         self._recorder.planned(0, plan, self._began)
+
+    def moved(self, plan: StepPlan, outcome: StepOutcome) -> None:
+        """Note who got more than one token: the others of them came without a gap."""
+        for request_id, count in outcome.tokens.items():
+            plan.decodes[request_id].zeros += count - 1
 
     def ends(self, plan: StepPlan, result: StepResult) -> None:
         """A forward pass is over, its tokens drawn."""

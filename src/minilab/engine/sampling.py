@@ -90,17 +90,24 @@ class Sampler:
         """The next token of a request, from its logits float32 [vocab_size]."""
         if params.temperature == 0:
             return int(logits.argmax())
-        generator = self._generators.get(request_id)
-        if generator is None:
-            seed = self._seed * 1_000_003 + request_id if params.seed is None else params.seed
-            generator = torch.Generator(logits.device).manual_seed(seed)
-            self._generators[request_id] = generator
+        generator = self.generator(params, request_id, logits.device)
         return int(torch.multinomial(probabilities(logits, params), 1, generator=generator))
 
     @property
     def num_generators(self) -> int:
         """Requests that have drawn and not ended yet; 0 at idle."""
         return len(self._generators)
+
+    def generator(
+        self, params: SamplingParams, request_id: int, device: torch.device
+    ) -> torch.Generator:
+        """Where the draws of a request come from."""
+        found = self._generators.get(request_id)
+        if found is None:
+            seed = self._seed * 1_000_003 + request_id if params.seed is None else params.seed
+            found = torch.Generator(device).manual_seed(seed)
+            self._generators[request_id] = found
+        return found
 
     def forget(self, request_id: int) -> None:
         """A request has ended."""
