@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 
@@ -16,6 +17,16 @@ from minilab.core.plan import StepPlan
 from minilab.core.request import RequestState
 
 NO_DRAFTS: Mapping[int, Sequence[int]] = {}
+
+
+class Piece(NamedTuple):
+    """New tokens ``ids`` of one sequence, the first at position ``start``; the logits of the last
+    ``asked`` of them are wanted."""
+
+    ids: Sequence[int]
+    start: int
+    block_table: Sequence[int]
+    asked: int
 
 
 @dataclass(frozen=True)
@@ -74,52 +85,62 @@ class StepBatch:
             tokens_of: gives the ids of prompt and output so far.
             drafts: ids of the draft tokens by request; the plan says how many of them are verified.
         """
-        pieces = [*plan.prefills]
+        pieces: list[tuple[RequestState, int, int]] = [*plan.prefills]
         for request in plan.decodes.values():
             count = 1 + plan.drafts.get(request.id, 0)
-            pieces.append((request, plan.context_of(request) - 1, count))  # type: ignore[arg-type]
+            pieces.append((request, plan.context_of(request) - 1, count))
+        parts: list[Piece] = []
+        for number, (request, start, count) in enumerate(pieces):
+            tokens = tokens_of(request)
+            ids = tokens[start : start + count]
+            guessed = count - len(ids)
+            if guessed:
+                ids = [*ids, *drafts[request.id][:guessed]]
+            decodes = number >= len(plan.prefills)
+            asked = 1 + guessed if decodes else int(start + count == len(tokens))
+            parts.append(Piece(ids, start, request.block_table, asked))
+        requests = [request for request, _, _ in pieces]
+        return cls.laid_out(parts, block_size, device, len(plan.prefills), requests)
+
+    @classmethod
+    def laid_out(
+        cls,
+        sequences: Sequence[Piece],
+        block_size: int,
+        device: torch.device,
+        num_prefills: int = 0,
+        requests: Sequence[RequestState] = (),
+    ) -> StepBatch:
+        """The batch of ``sequences``, of which the first ``num_prefills`` are prompt chunks."""
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
         sampled: list[int] = []
-        sampling: list[RequestState] = []
-        num_sampled: list[int] = []
-        for seq, (request, start, count) in enumerate(pieces):
-            tokens, table = tokens_of(request), request.block_table
-            known = tokens[start : start + count]
-            guessed = count - len(known)
-            ids += known
-            if guessed:
-                ids += drafts[request.id][:guessed]
-            span = range(start, start + count)
+        for one in sequences:
+            table, span = one.block_table, range(one.start, one.start + len(one.ids))
+            ids += one.ids
             positions += span
             slots += [table[p // block_size] * block_size + p % block_size for p in span]
-            asked = 1 + guessed if seq >= len(plan.prefills) else int(start + count == len(tokens))
-            if asked:
-                sampled += range(len(ids) - asked, len(ids))
-                sampling.append(request)
-                num_sampled.append(asked)
-        query_lens = [count for _, _, count in pieces]
-        tables = [request.block_table for request, _, _ in pieces]
-        widest = max(map(len, tables))
+            sampled += range(len(ids) - one.asked, len(ids))
+        query_lens = [len(one.ids) for one in sequences]
+        widest = max(len(one.block_table) for one in sequences)
+        tables = [[*one.block_table] + [0] * (widest - len(one.block_table)) for one in sequences]
 
         def tensor(values: object, dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(values, dtype=dtype, device=device)
 
         return cls(
-            requests=[request for request, _, _ in pieces],
-            num_prefills=len(plan.prefills),
+            requests=list(requests),
+            num_prefills=num_prefills,
             query_lens=query_lens,
             block_size=block_size,
             token_ids=tensor(ids, torch.int64),
             positions=tensor(positions, torch.int64),
             slot_mapping=tensor(slots, torch.int64),
-            block_tables=tensor(
-                [table + [0] * (widest - len(table)) for table in tables], torch.int32
-            ),
-            seq_lens=tensor([start + count for _, start, count in pieces], torch.int32),
+            block_tables=tensor(tables, torch.int32),
+            seq_lens=tensor([one.start + len(one.ids) for one in sequences], torch.int32),
             cu_seqlens=tensor([0, *accumulate(query_lens)], torch.int32),
             sampled=tensor(sampled, torch.int64),
-            sampling=sampling,
-            num_sampled=num_sampled,
+            sampling=[r for r, one in zip(requests, sequences, strict=False) if one.asked],
+            num_sampled=[one.asked for one in sequences if one.asked],
         )

@@ -90,7 +90,11 @@ class Decoder:
     @torch.inference_mode()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits float32 [num_tokens, vocab_size] of rows of ``hidden``."""
-        return self.head(self._norm(hidden, self.norm_weight)).float()
+        return self.head(self.normed(hidden)).float()
+
+    def normed(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Rows of ``hidden`` after the final norm: the features that drafters learn from."""
+        return self._norm(hidden, self.norm_weight)
 
     def _attention(
         self,
