@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from minilab.facts.errors import InputError
+from minilab.facts.runlog import STAGES
 from minilab.lab.bottlenecks import BOTTLENECKS, measure, split_measure, split_run, turn
 from minilab.lab.check import evaluate
 from minilab.lab.exercise import Exercise, exercises_of
@@ -205,7 +206,7 @@ def test_a_slow_wire_shows_as_one_gap_and_a_fast_one_does_not() -> None:
 def test_a_split_run_loses_nothing_and_its_stages_add_up() -> None:
     log = split_run(BASE.with_(limit=100), "ethernet-25")
     assert log.finished.all() and len(log) == 100
-    parts = [log.requests[n] for n in ("queue", "prefill", "transfer_wait", "transfer", "decode")]
+    parts = [log.requests[name] for name in STAGES]
     e2e = log.requests["finish"] - log.requests["arrival"]
     np.testing.assert_allclose(np.sum(parts, axis=0), e2e, atol=1e-9)
     assert (log.requests["output_tokens"] >= 100).all()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minilab.cli.parser import Parser, number, positive, whole_number
+from minilab.cli.split_args import add_split, split_of
 from minilab.core.config import POLICIES, PREFIX_INDEXES
 from minilab.core.routers import FAULTS, ROUTERS
 from minilab.core.tiers import PRIORS, RULES
@@ -37,6 +38,7 @@ def add_experiment(parser: Parser) -> None:
     """Add the options of an experiment."""
     _add_workload(parser)
     _add_serving(parser)
+    add_split(parser)
 
 
 def _add_workload(parser: Parser) -> None:
@@ -110,10 +112,11 @@ def experiment(args: argparse.Namespace) -> Experiment:
         given["trace"] = tidy_name(given["trace"])
         if given["trace"] not in names() and Path(args.trace).is_file():
             raise InputError(f"--trace {args.trace}: a file, not a name; use --trace-file")
-    if "cost" in given:
-        given["cost"] = cost_text(given["cost"])
+    for name in ("cost", "prefill_cost"):
+        if name in given:
+            given[name] = cost_text(given[name])
     outer = {f.name: given[f.name] for f in fields(Experiment) if f.name in given}
-    return Experiment(workload=workload_spec(given), **outer)
+    return split_of(Experiment(workload=workload_spec(given), **outer), given)
 
 
 def workload_spec(given: Mapping[str, Any]) -> WorkloadSpec:

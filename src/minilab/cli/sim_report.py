@@ -9,6 +9,7 @@ import numpy as np
 
 from minilab.cli.error_lines import band_lines, band_of, overload_note
 from minilab.cli.output import duration, facts, plain, quantile_rows, share, table
+from minilab.cli.split_report import split_lines, split_part
 from minilab.facts.capacity import NON_TORCH_BYTES, activation_bytes, kv_budget
 from minilab.facts.cost import StepCost
 from minilab.facts.hardware import get_gpu
@@ -38,6 +39,7 @@ def report(
         "gpus": log.meta["gpus"],
         "kv": _kv(experiment, log),
         "prefix": {"token_hit_rate": token_hit_rate(log), "definition": HIT_RATE},
+        "split": split_part(experiment, log),
         "cost": _cost(experiment),
         "notes": [],
     }
@@ -128,6 +130,8 @@ def _notes(experiment: Experiment, log: RunLog, result: dict[str, Any]) -> list[
     overload = overload_note(result)
     if overload is not None:
         notes.append(overload)
+    if result["split"] is not None:
+        notes.append("the bands are of plain serving: they rest on runs without KV transfers")
     if experiment.num_speculative_tokens:
         notes.append("drafting itself costs nothing here, only verifying does")
     return notes
@@ -146,7 +150,7 @@ def as_text(experiment: Experiment, result: dict[str, Any]) -> str:
         ("time", f"{duration(result['simulated_seconds'])} simulated"),
         ("", f"{result['cpu_seconds']:.3f} s of CPU ({speed:,.0f} requests per CPU second)"),
     ]
-    end = [*_slo_lines(result), *_kv_lines(kv), *_prefix_lines(e, result)]
+    end = [*_slo_lines(result), *split_lines(e, result), *_kv_lines(kv), *_prefix_lines(e, result)]
     end.append(("step cost", f"constants: {result['cost']['provenance']}"))
     end += band_lines(result)
     end.append(("data", f"{data['kind']}: {data['origin']}"))

@@ -17,6 +17,7 @@ from minilab.facts.confidence import mean_ci
 from minilab.facts.errors import InputError
 from minilab.facts.user_input import unknown_name
 from minilab.sim.experiment import Experiment
+from minilab.sim.pd_experiment import PdExperiment
 from minilab.sim.repeats import repeats
 from minilab.sim.sweep_store import write_csv
 from minilab.sim.sweep_tasks import Task, run_all
@@ -104,7 +105,7 @@ def read_axes(over: list[str], parser: Parser) -> Axes:
         name.removeprefix("--").replace("-", "_"): action
         for action in parser._actions
         for name in action.option_strings
-        if action.dest in Experiment.__dataclass_fields__ or _of_workload(action.dest)
+        if action.dest in PdExperiment.__dataclass_fields__ or _of_workload(action.dest)
     }
     known["prefix_cache"] = known.pop("no_prefix_cache")
     axes: Axes = {}

@@ -169,6 +169,10 @@ class Scheduler:
         if self.remote.ready:
             self.remote.admit(plan)
         self._plan_step(self, plan)
+        while self.remote.ready and plan.preempted and not plan:
+            # The only running request gave up its own blocks: its slot goes to one that has some.
+            self.remote.admit(plan)
+            self._plan_step(self, plan)
         plan.num_waiting = len(self.waiting)
         return plan
 

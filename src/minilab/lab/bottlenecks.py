@@ -1,30 +1,24 @@
 """The five bottlenecks by name, and small runs in which one knob makes each of them bind.
 
 Used by chapter 0. ``measure`` runs an experiment and reads the signals; ``split_run`` puts a wire
-between prefill and decode in the simplest form that has its costs; chapter 2 goes on from there.
+between prefill and decode; chapter 2 goes on from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minilab.core.config import SchedulerConfig
 from minilab.core.plan import PLAIN, StepOutcome, StepPlan, StepResult
-from minilab.core.request import RequestState
 from minilab.core.scheduler import Scheduler
 from minilab.facts.cost_terms import LinearCost, StepShape
-from minilab.facts.cost_transfer import transfer_seconds
 from minilab.facts.errors import InputError
-from minilab.facts.hardware import get_link
-from minilab.facts.models import get_model
-from minilab.facts.request import Request
 from minilab.facts.runlog import RunLog
-from minilab.facts.ticks import to_ticks
 from minilab.sim.experiment import Experiment
+from minilab.sim.pd_experiment import PdExperiment
 from minilab.sim.sweep_row import Row, numbers
 
 
@@ -154,50 +148,12 @@ def turn(
 
 
 def split_run(experiment: Experiment, link: str) -> RunLog:
-    """One GPU prefills, one decodes, and ``link`` carries the KV, one request after the other.
+    """One GPU prefills, one decodes, and ``link`` carries the KV between them.
 
-    Both GPUs run the real scheduler. The prefill side gives the first token; a transfer costs
-    ``transfer_seconds`` with a descriptor per block and layer, and waits its turn on the wire.
-
-    Raises:
-        InputError: the decode side has no room when KV arrives (no waiting is modelled there).
+    Both run the real scheduler. The prefill side gives the first token; a transfer has a descriptor
+    per block and layer, and shares the wire with the others under way (``sim.pd_experiment``).
     """
-    work = experiment.workload.load()
-    prefilled = experiment.with_(output_tokens=1).run().requests
-    model, wire = get_model(experiment.model), get_link(link)
-    cluster = experiment.build()
-    scheduler: Any = cluster.instances[0].scheduler
-    waits, spans = np.zeros((2, len(work.requests)))
-
-    def arrive(request: Request) -> None:
-        state = RequestState(request, remote_prefill=True)
-        state.queued_at = to_ticks(request.arrival)
-        state.scheduled_at = to_ticks(prefilled["scheduled"][request.id])
-        state.first_token_at = to_ticks(prefilled["first_token"][request.id])
-        cluster.states[state.id] = state
-        cluster.recorder.placed_on[state.id] = 0
-        cluster.interrupt(0, partial(take, state))
-
-    def take(state: RequestState) -> None:
-        if not scheduler.reserve(state):
-            raise InputError(f"split_run: no room for request {state.id}; lower the rate")
-        scheduler.remote.finish_recving(state.id, first_token=True)
-
-    free = 0.0
-    for number in np.argsort(prefilled["first_token"], kind="stable").tolist():
-        request, ready = work.requests[number], float(prefilled["first_token"][number])
-        size = request.prompt_tokens * model.kv_bytes_per_token(experiment.kv_dtype)
-        pieces = model.layers * -(-request.prompt_tokens // experiment.block_size)
-        waits[number] = max(0.0, free - ready)
-        spans[number] = transfer_seconds(size, wire, pieces)
-        free = ready + waits[number] + spans[number]
-        cluster.at(to_ticks(free), partial(arrive, request))
-    cluster.run(())
-    states = sorted(cluster.states.values(), key=lambda state: state.id)
-    log = cluster.recorder.to_runlog(states, {"data": work.source, "gpus": 2})
-    log.requests["transfer_wait"], log.requests["transfer"] = waits, spans
-    log.requests["decode"] = log.requests["decode"] - waits - spans
-    return log.check()
+    return PdExperiment.split(experiment, link=link).run().check()
 
 
 def split_measure(experiment: Experiment, slos: str, link: str) -> dict[str, Any]:
@@ -206,6 +162,6 @@ def split_measure(experiment: Experiment, slos: str, link: str) -> dict[str, Any
     spans = log.requests["transfer"]
     extra = {
         "transfer_p50": float(np.median(spans)),
-        "wire_share": float(spans.sum() / log.duration),
+        "wire_share": float(log.meta["wire_seconds"] / log.duration),
     }
     return {**numbers(log, slos, gpus=2), **extra}

@@ -2,8 +2,8 @@
 
 The serving core (scheduler, blocks, prefix index, router) is the real one; only time is simulated.
 Two kinds of events exist: something from outside (arrival, abort, whatever a caller puts in with
-``at``) and the end of an instance's run. At one tick, outside events come first, so that all
-requests of an instant are queued before anyone plans a step.
+``at``) and the end of an instance's run. Nobody plans a step before all that happens at a tick has
+happened, outside events first, so that the order of instances decides nothing.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Cluster:
             if tiers is not None:
                 tiers.clock = lambda: self.now
         self._tell: Any = getattr(self.router, "ended", None)
+        self._watches = concurrency is not None or self._tell is not None
 
     # -- putting things in -----------------------------------------------------------------------
 
@@ -85,12 +86,12 @@ class Cluster:
         (``after``) or on a free slot (closed loop) are inserted as they come up.
         """
         arrivals = self._release(requests)
-        outside, ends, instances = self._outside, self._ends, self.instances
+        outside, ends, idle, instances = self._outside, self._ends, self._idle, self.instances
         self._arrivals_left = bool(arrivals)
         recorder = self.recorder
         never = 1 << 62
         overhead = self._overhead
-        chained = self._slots is not None or bool(self._followers) or self._tell is not None
+        watches = self._watches or bool(self._followers)
         period = to_ticks(getattr(self.router, "period", 0.0))
         if period:
             self._scrape(period)
@@ -99,6 +100,11 @@ class Cluster:
         while True:
             end = ends[0][0] if ends else never
             event = outside[0][0] if outside else never
+            if idle and end > self.now < event and self.now < next_arrival:
+                for index in sorted(idle):
+                    self._begin(index)
+                idle.clear()
+                continue
             if next_arrival <= end or event <= end:
                 now = min(next_arrival, event)
                 if now == never:
@@ -116,10 +122,6 @@ class Cluster:
                         if position < count
                         else never
                     )
-                if self._idle and not (outside and outside[0][0] == now):
-                    for index in sorted(self._idle):
-                        self._begin(index)
-                    self._idle.clear()
                 continue
             now, index = heappop(ends)
             instance = instances[index]
@@ -133,9 +135,11 @@ class Cluster:
                 for action in instance.pending:
                     action()
                 instance.pending.clear()
-            if chained and result.finished:
-                for state in result.finished:
-                    self._ended(state)
+            if watches and result.finished:
+                self._finished(index, result.finished)
+            if idle or (ends and ends[0][0] == now) or (outside and outside[0][0] == now):
+                idle.add(index)
+                continue
             plan = instance.begin(now)
             if plan.admitted or plan.preempted:
                 recorder.planned(index, plan, now)
@@ -198,6 +202,11 @@ class Cluster:
             self.at(self.now + self._overhead, lambda: self._arrive(sent))
         else:
             self._held_back.append((request, self.now))
+
+    def _finished(self, index: int, states: Sequence[RequestState]) -> None:
+        """Requests ended at an instance, between two of its steps; asked only of who watches."""
+        for state in states:
+            self._ended(state)
 
     def _ended(self, state: RequestState) -> None:
         """A placed request has ended: tell a router that counts, let go who waited for it."""
