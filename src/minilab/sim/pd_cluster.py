@@ -235,6 +235,8 @@ class PdCluster(Cluster):
         It may if what the request takes is blank and the rest of the run needs none of it. The
         blocks can then be taken at once, for nobody can tell; ending the run costs far more.
         """
+        if self.options.headroom_tokens:
+            return None  # how much is free then depends on what the streams take until then
         scheduler: Scheduler = instance.scheduler  # type: ignore[assignment]
         size = scheduler.config.block_size
         need = -(-request.num_prompt_tokens // size)
