@@ -53,6 +53,7 @@ def test_the_run_log_can_be_judged(cli, tmp_path) -> None:
         (("--model", "no/such"), "no/such: no such folder or file"),
         (("--model", "tiny", "--top-p", 2), "top_p is 2.0"),
         (("--model", "tiny", "--max-tokens", 5000), "lower max_tokens"),
+        (("--model", "tiny", "--device", "cpu", "--cuda-graphs"), "CUDA graphs need a GPU"),
         (("--model", "tiny", "--out", "log.txt"), "name it .jsonl or .parquet"),
     ],
 )

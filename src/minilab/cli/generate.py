@@ -32,6 +32,7 @@ def add(commands: Any) -> None:
     add("--dtype", default="auto", help="auto (default), float32, bfloat16, float16")
     add("--device", default="auto", help="auto (default), cpu, cuda")
     add("--num-blocks", type=whole_number(1), default=512, help="KV blocks of 16 tokens (512)")
+    add("--cuda-graphs", action="store_true", help="replay decode steps; tells the launch share")
     how = parser.add_argument_group("how tokens are drawn")
     add = how.add_argument
     add("--max-tokens", type=whole_number(1), default=32, metavar="N", help="most tokens (32)")
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         ignore_eos=args.ignore_eos,
     )
     llm = load_llm(args.model, SchedulerConfig(args.num_blocks), args.dtype, args.device)
+    graphs = llm.use_decode_graphs() if args.cuda_graphs else None
     if len(args.texts) == 1 and not args.json:
         outputs = [_aloud(llm, args.texts[0], params)]
     else:
@@ -80,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
     elif len(outputs) > 1:
         print("\n---\n".join(output.text for output in outputs))
     tell(_summary(llm, outputs))
+    if graphs is not None and graphs.num_replays:
+        tell(str(graphs.launch_share()))
     return 0
 
 

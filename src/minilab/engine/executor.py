@@ -9,6 +9,7 @@ import torch
 from minilab.core.plan import StepOutcome, StepPlan
 from minilab.core.request import RequestState
 from minilab.engine.batch import NO_DRAFTS, StepBatch
+from minilab.engine.decode_graphs import DecodeGraphs
 from minilab.engine.generation import Generation
 from minilab.engine.model import Decoder
 from minilab.engine.sampling import Sampler
@@ -22,6 +23,7 @@ class TorchExecutor:
     Attributes:
         model: weights and KV cache.
         block_size: of the scheduler that makes the plans.
+        graphs: runs plain decode steps from CUDA graphs, if there.
         texts: tokens and text of every request that nobody has fetched yet, by id.
         speculation: guesses several tokens ahead; None: one token a step.
     """
@@ -31,6 +33,7 @@ class TorchExecutor:
     sampler: Sampler = field(default_factory=Sampler)
     texts: dict[int, Generation] = field(default_factory=dict)
     speculation: Speculation | None = None
+    graphs: DecodeGraphs | None = None
 
     def tokens_of(self, request: RequestState) -> list[int]:
         """Prompt and output so far of ``request``."""
@@ -79,7 +82,7 @@ class TorchExecutor:
     def _forward(self, batch: StepBatch) -> torch.Tensor:
         """Logits of the rows that are asked; a proposer that reads hidden states sees them."""
         if not self.speculation or not self.speculation.proposer.reads_hidden:
-            return self.model.forward(batch)
+            return (self.graphs or self.model).forward(batch)
         hidden = self.model.hidden(batch)
         self.speculation.proposer.observe(batch, hidden)
         return self.model.logits(hidden[batch.sampled])

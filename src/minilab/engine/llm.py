@@ -15,6 +15,7 @@ from minilab.core.config import SchedulerConfig
 from minilab.core.request import RequestState
 from minilab.core.scheduler import Scheduler
 from minilab.engine.config import DecoderConfig
+from minilab.engine.decode_graphs import DecodeGraphs
 from minilab.engine.executor import TorchExecutor
 from minilab.engine.generation import Generation
 from minilab.engine.model import Decoder, Weights
@@ -98,6 +99,17 @@ class LLM:
         limits = self.scheduler.config
         pool = limits.num_blocks * limits.block_size + 1  # the last token needs no KV
         return min(pool, self.executor.model.config.max_position_embeddings or pool)
+
+    def use_decode_graphs(self) -> DecodeGraphs:
+        """Replay decode steps from CUDA graphs from now on; see ``decode_graphs`` for the cost.
+
+        Raises:
+            InputError: the model is not on a GPU that runs the Triton kernels.
+        """
+        limits = self.scheduler.config
+        longest = -(-self.max_model_len // limits.block_size)
+        self.executor.graphs = DecodeGraphs(self.executor.model, longest)
+        return self.executor.graphs
 
     def generate(
         self,
