@@ -66,6 +66,11 @@ def test_least_load_counts_the_queue_too() -> None:
     assert make_router("least-load").choose(request(), views) == 0
 
 
+def test_least_kv_compares_shares_of_unlike_pools() -> None:
+    views = [FakeView(num_blocks=1000, tokens=4800), FakeView(num_blocks=100, tokens=640)]
+    assert make_router("least-kv").choose(request(), views) == 0, "300 of 1000, 40 of 100"
+
+
 def test_power_of_two_never_takes_the_busiest_of_three() -> None:
     router = make_router("power-of-two", 1)
     chosen = {router.choose(request(i), three(5, 1, 2)) for i in range(60)}
@@ -133,11 +138,15 @@ def test_load_aware_score_trades_share_for_load() -> None:
     assert make_router("load-aware-score:beta=0.1").choose(request(), views) == 0
 
 
-def test_a_queue_costs_what_it_takes_to_work_off() -> None:
-    views = [FakeView(pending_tokens=600, cached={0: 500}), FakeView(pending_tokens=0)]
-    assert make_router("prefix-load").choose(request(), views) == 1
-    views[0].pending_tokens = 400
-    assert make_router("prefix-load").choose(request(), views) == 0
+def test_ours_gathers_shared_text_and_spreads_prefill() -> None:
+    views = three(3, 1, 1, cached=(500, 500, 0))
+    assert make_router("prefix-load").choose(request(), views) == 0, "equal matches: the first"
+    views = three(40, 1, 1, cached=(500, 300, 0))
+    assert make_router("prefix-load").choose(request(), views) == 1, "39 above the lowest load"
+    views = three(5, 2, 3, cached=(150, 0, 0))
+    views[2].pending_tokens = 0  # type: ignore[misc]
+    assert make_router("prefix-load").choose(request(), views) == 2, "no prefill there"
+    assert make_router("prefix-load:threshold=0.1").choose(request(), views) == 0
 
 
 def test_estimate_fetches_waits_or_rejects() -> None:

@@ -42,6 +42,19 @@ class LeastLoad:
         return loads.index(min(loads))
 
 
+class LeastKV:
+    """The instance with the smallest share of its KV blocks in use (llm-d's KV utilisation scorer).
+
+    A request takes its blocks step by step, so a burst goes where the first of it went.
+    """
+
+    def choose(self, request: RequestState, views: Sequence[View]) -> int:
+        """See ``Router``."""
+        now = request.queued_at
+        used = [view.blocks_at(now) / view.num_blocks for view in views]
+        return used.index(min(used))
+
+
 class PowerOfTwo:
     """The less loaded of two instances drawn at random.
 

@@ -134,20 +134,27 @@ class LoadAwareScore:
 
 
 class PrefixLoad:
-    """Ours: the instance where the least work stands before this request's first token.
+    """Ours: cached text decides while loads are close, an idle prefill decides the rest.
 
-    All in tokens of prefill: what this prompt still needs there, what is queued before it, and
-    ``decode_tokens`` for each stream that shares the steps. A cached prefix is then worth exactly
-    the prefill that it saves, and a queue costs what it takes to work off.
+    Among the instances within ``slack`` requests of the lowest load, the best match, if it covers
+    more than ``threshold`` of the prompt; of equal matches always the first, so that shared text
+    and the prompts that extend it gather in one place. Else an instance with no prefill under way
+    or queued, and of those the lowest load: two prompts that meet in one step stretch that step
+    for every stream there.
     """
 
-    def __init__(self, decode_tokens: float = 64.0) -> None:
-        self.decode_tokens = decode_tokens
+    def __init__(self, threshold: float = 0.15, slack: int = 24) -> None:
+        self.threshold, self.slack = threshold, slack
 
     def choose(self, request: RequestState, views: Sequence[View]) -> int:
         """See ``Router``."""
-        costs = [
-            view.pending_tokens - view.match(request) + self.decode_tokens * view.decoding
-            for view in views
+        loads = [load(view) for view in views]
+        bound = min(loads) + self.slack
+        matches = [
+            view.match(request) if count <= bound else 0
+            for view, count in zip(views, loads, strict=True)
         ]
-        return costs.index(min(costs))
+        best = max(matches)
+        if best > self.threshold * request.num_prompt_tokens:
+            return matches.index(best)
+        return min(range(len(views)), key=lambda k: (views[k].pending_tokens > 0, loads[k]))

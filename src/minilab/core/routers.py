@@ -16,7 +16,14 @@ from minilab.core.router_faults import (
     Stale,
     Unshared,
 )
-from minilab.core.router_load import LeastLoad, PowerOfTwo, Random, RoundRobin, SessionAffinity
+from minilab.core.router_load import (
+    LeastKV,
+    LeastLoad,
+    PowerOfTwo,
+    Random,
+    RoundRobin,
+    SessionAffinity,
+)
 from minilab.core.router_prefix import (
     BoundedPrefix,
     CacheAware,
@@ -31,6 +38,7 @@ ROUTERS: dict[str, Callable[..., Router]] = {
     "round-robin": RoundRobin,
     "random": Random,
     "least-load": LeastLoad,
+    "least-kv": LeastKV,
     "power-of-two": PowerOfTwo,
     "session": SessionAffinity,
     "longest-prefix": LongestPrefix,
