@@ -50,20 +50,19 @@ def worth(trace: str, windows: list[int]) -> dict[str, Any]:
         runs = repeats(base.with_(rate=rate, router=name), windows)
         rows[name] = [goodput(run.run(), SLO, base.gpus).goodput_per_gpu or 0.0 for run in runs]
         print(f"  {trace}: {name} {mean_ci(rows[name]).value:.4f}", flush=True)
+    ours = rows[OURS]
     return {
         "rate": rate,
         "windows": windows,
         "goodput_per_gpu": rows,
-        "gain_of_prefix_load": {
-            name: gain(rows[OURS], rows[name]) for name in rows if name != OURS
-        },
+        "gain_of_prefix_load": {n: gain(ours, r) for n, r in rows.items() if n != OURS},
         "data": base.workload.load().source["kind"],
     }
 
 
 def gain(ours: list[float], other: list[float]) -> dict[str, Any]:
-    """Our advantage in each window as a share of our goodput: mean, interval, least, windows won."""
-    shares = [(a - b) / a for a, b in zip(ours, other, strict=True)]
+    """Our advantage in each window, as a share of our goodput: mean, interval, least, won."""
+    shares = [1 - theirs / mine for mine, theirs in zip(ours, other, strict=True)]
     won = sum(share > 0 for share in shares)
     return {**mean_ci(shares)._asdict(), "least": min(shares), "won": won, "of": len(shares)}
 
