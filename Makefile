@@ -53,7 +53,7 @@ labs: $(STAMP) ## write labs/ anew from solutions/
 
 start: need-LAB ## copy a lab into work/ for you to solve: LAB=01 (never overwrites)
 	@found=$$(ls labs/$(LAB)_*.ipynb 2>/dev/null) || \
-	  { echo "no lab $(LAB); there are: $$(ls labs 2>/dev/null | sed -n 's/^\([0-9][0-9]\)_.*/\1/p' | sort -u | tr '\n' ' ')" >&2; exit 2; }; \
+	  { echo "no lab $(LAB); there are: $$(ls labs 2>/dev/null | sed -n 's/^\([0-9][0-9][a-z]*\)_.*/\1/p' | sort -u | tr '\n' ' ')" >&2; exit 2; }; \
 	mkdir -p work; for lab in $$found; do mine="work/$$(basename "$$lab")"; \
 	  if [ -e "$$mine" ]; then echo "$$mine is already yours and stays as it is"; \
 	  else cp "$$lab" "$$mine" && echo "$$mine is ready: $(VENV)/bin/jupyter lab $$mine"; fi; done

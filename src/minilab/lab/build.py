@@ -18,7 +18,7 @@ from minilab.lab.colab import Stamp, read_stamp
 from minilab.lab.notebook_text import lab_notebook, need, with_first_cell
 from minilab.lab.workdir import checkout, write_whole
 
-PATTERN = "[0-9][0-9]_*.ipynb"
+PATTERNS = ("[0-9][0-9]_*.ipynb", "[0-9][0-9][a-z]_*.ipynb")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,10 +66,10 @@ def differences(root: Path) -> list[str]:
 
 def generated(root: Path) -> dict[Path, str]:
     """What the files must hold: each lab, and each solution whose first cell is not the stamp's."""
-    solutions = sorted((root / "solutions").glob(PATTERN))
+    solutions = sorted(p for each in PATTERNS for p in (root / "solutions").glob(each))
     if not solutions:
         raise InputError(
-            f"{root.name or root}/solutions: no {PATTERN} there; run this in the checkout "
+            f"{root.name or root}/solutions: no {PATTERNS[0]} there; run this in the checkout "
             "or name it with --root"
         )
     stamp = read_stamp(root)

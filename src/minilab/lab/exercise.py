@@ -19,7 +19,7 @@ from typing import Any
 from minilab.facts.errors import InputError
 
 EXERCISES_PACKAGE = "minilab.lab.exercises"
-ID_PATTERN = re.compile(r"(\d+)\.(\w+)")
+ID_PATTERN = re.compile(r"(\d+)([a-z]?)\.(\w+)")
 
 
 @dataclass(frozen=True)
@@ -87,26 +87,27 @@ class Exercise:
 
     @property
     def lab(self) -> str:
-        """Two digits: "01"."""
+        """Two digits, and a letter for a lab in two parts: "01", "03a"."""
         return lab_of(self.id)
 
 
 def lab_of(exercise_id: object) -> str:
-    """The lab that an id belongs to: "1.2" and "1.a" are of lab "01"."""
+    """The lab that an id belongs to: "1.2" and "1.a" are of lab "01", "3b.2" of lab "03b"."""
     match = ID_PATTERN.fullmatch(exercise_id) if isinstance(exercise_id, str) else None
     if match is None:
         raise InputError(
             f"id {exercise_id!r}: an id is a text of lab, dot, and number or letter; "
             'write "1.2" or "1.a", with the quotes'
         )
-    return f"{int(match[1]):02d}"
+    return f"{int(match[1]):02d}{match[2]}"
 
 
 def lab_name(lab: str | int) -> str:
-    """Two digits, "01", from 1, "1" or "01"."""
-    if not re.fullmatch(r"\d{1,2}", str(lab)):
+    """Two digits, "01", from 1, "1" or "01"; with the letter of a lab in two parts, "03a"."""
+    match = re.fullmatch(r"(\d{1,2})([a-z]?)", str(lab))
+    if match is None:
         raise InputError(f'lab {lab!r}: a lab is named by its number; write "01"')
-    return f"{int(lab):02d}"
+    return f"{int(match[1]):02d}{match[2]}"
 
 
 def exercises_of(lab: str | int) -> tuple[Exercise, ...]:

@@ -15,14 +15,15 @@ from typing import Any
 
 from minilab.facts.errors import InputError
 from minilab.lab.colab import Stamp, first_cell
+from minilab.lab.exercise import lab_name
 
 COLAB_TAG = "colab"
 DROPPED_TAG = "solution-only"
-_BEGIN = re.compile(r"(\s*)#\s*BEGIN SOLUTION(?:\s+(\d+\.\w+))?\s*")
+_BEGIN = re.compile(r"(\s*)#\s*BEGIN SOLUTION(?:\s+(\d+[a-z]?\.\w+))?\s*")
 _END = re.compile(r"\s*#\s*END SOLUTION\s*")
 _ALMOST = re.compile(r"\b(BEGIN|END)[\s_-]*SOLUTION\b", re.IGNORECASE)
-_HEADING = re.compile(r"^#+\s.*?\bExercise\s+(\d+\.\w+)", re.MULTILINE)
-_TAG = re.compile(r"exercise-(\d+\.\w+)")
+_HEADING = re.compile(r"^#+\s.*?\bExercise\s+(\d+[a-z]?\.\w+)", re.MULTILINE)
+_TAG = re.compile(r"exercise-(\d+[a-z]?\.\w+)")
 _KEPT_CELL_METADATA = ("tags", "cellView")
 _KEPT_METADATA = ("accelerator", "colab")
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -133,10 +134,11 @@ def _lab_cells(cells: list[Any], name: str) -> Iterator[Any]:
 
 
 def _refuse_foreign(source: str, name: str, where: str) -> None:
-    for lab in re.findall(r'raise NotImplementedError\("Exercise (\d+)\.\w+"\)', source):
-        if int(lab) != int(name[:2]):
+    for lab in re.findall(r'raise NotImplementedError\("Exercise (\d+[a-z]?)\.\w+"\)', source):
+        here = lab_name(name.split("_")[0])
+        if lab_name(lab) != here:
             raise InputError(
-                f"{where}: an exercise of lab {int(lab):02d}; number it {int(name[:2])}.x here"
+                f"{where}: an exercise of lab {lab_name(lab)}; number it {here.lstrip('0')}.x here"
             )
 
 
