@@ -105,6 +105,11 @@ class PdRouter:
             return Route(None, decode)
         return Route(self._prefill.choose(request, prefill_views), decode)
 
+    @property
+    def counts(self) -> bool:
+        """Whether a router of its wants to hear of ends."""
+        return self._prefill_ended is not None or self._decode_ended is not None
+
     def prefill_ended(self, request: RequestState, index: int) -> None:
         """A prompt that was sent to prefill instance ``index`` is done there."""
         if self._prefill_ended is not None:

@@ -3,16 +3,13 @@
 A request that is split takes this way: queue and prompt on the prefill side, which holds its blocks
 when done; blocks on the decode side, taken between two steps; the transfer; a running slot, again
 between two steps. Where the decode side has no blocks, KV stays where it is, the prefill pool fills
-up, and its queue grows: that is the back-pressure. Requests that lost their blocks come before new
-reservations, so that decoding always gets on.
+up, and its queue grows: that is the back-pressure.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from minilab.core.connector import Finished, KVConnector, KVTransferParams
@@ -21,7 +18,6 @@ from minilab.core.pd_router import PdRouter
 from minilab.core.request import (
     ABORTED,
     FAILED,
-    PREEMPTED,
     REJECTED,
     RequestState,
     RequestStatus,
@@ -31,12 +27,14 @@ from minilab.core.scheduler import Scheduler
 from minilab.facts.request import Request
 from minilab.recorder import Recorder
 from minilab.sim.cluster import Cluster
-from minilab.sim.pd_handoff import ARRIVED, MOVING, NOT_SENT, Handoff
+from minilab.sim.pd_handoff import Handoff
 from minilab.sim.pd_options import PdOptions
 from minilab.sim.pd_record import LateTokenRecorder, PdRecorder
+from minilab.sim.pd_reserve import Reservations
+from minilab.sim.pd_send import Sender
 from minilab.sim.pd_sizer import TransferSizer
-from minilab.sim.pd_wires import Cargo, Wires
-from minilab.sim.topology import Path, Place, Topology
+from minilab.sim.pd_wires import Wires
+from minilab.sim.topology import Place, Topology
 
 
 class DecodeView(InstanceView):
@@ -84,25 +82,23 @@ class PdCluster(Cluster):
         self.wires = Wires(self.at, options.alpha, options.max_transfers)
         self.failed_transfers = 0
         self._route = route
-        self._sizer = sizer
-        self._topology, self._places = topology, places
-        self._paths: dict[tuple[int, int], Path] = {}
+        self._sender = Sender(self, self.wires, sizer, topology, places, self._arrived)
         self._decode_views = [DecodeView(instance) for instance in decode]
         self._prefill_views = self.views[: len(prefill)]
-        self._asking: list[deque[Handoff]] = [deque() for _ in self.instances]
         self._schedulers: list[Scheduler] = [i.scheduler for i in self.instances]  # type: ignore[misc]
         self._connectors = [
             KVConnector(index, scheduler.config.block_size, scheduler.remote)
             for index, scheduler in enumerate(self._schedulers)
         ]
+        self._blocks = Reservations(self, self._connectors, options.headroom_tokens, self._reserved)
         self._sender_counts = options.first_token == "prefill"
         self._early = options.reserve == "arrival"
         self._random = random.Random(options.seed)
         self._watches = True
-        self._tell = self._told
+        self._tell = self._told if route.counts else None
         make = PdRecorder if self._sender_counts else LateTokenRecorder
         self.recorder: PdRecorder = make(
-            self.instances, self.num_prefill, self._started if options.overlap else None
+            self.instances, self.num_prefill, self._sender.send_head if options.overlap else None
         )
         self.handoffs = self.recorder.handoffs
 
@@ -168,7 +164,7 @@ class PdCluster(Cluster):
         self._decode_views[route.decode].inbound += 1
         if self._early:
             params = KVTransferParams(route.prefill, (), request.prompt_tokens, self._sender_counts)
-            self._ask(handoff, params)
+            self._blocks.ask(handoff, params)
         else:
             self.submit(sender, route.prefill)
 
@@ -176,9 +172,10 @@ class PdCluster(Cluster):
 
     def _finished(self, index: int, states: Sequence[RequestState]) -> None:
         if index >= self.num_prefill:
-            for state in states:
-                self._ended(state)
-            self._grant(index)
+            if self._followers or self._slots is not None or self._tell is not None:
+                for state in states:
+                    self._ended(state)
+            self._blocks.grant(index)
             return
         for state in states:
             handoff = self.handoffs.get(state.id)
@@ -193,9 +190,10 @@ class PdCluster(Cluster):
         if handoff.given_up_at >= 0:
             self.recorder.finished_at[sender.id] = handoff.given_up_at
             if handoff.sent:
-                self._send_tail(handoff)
+                self._sender.send_rest(handoff)
             return
-        self._route.prefill_ended(sender, handoff.prefill)
+        if self._tell is not None:
+            self._route.prefill_ended(sender, handoff.prefill)
         del self.recorder.finished_at[sender.id]  # only half of it is
         receiver.scheduled_at = sender.scheduled_at
         receiver.num_cached_tokens = sender.num_cached_tokens
@@ -203,118 +201,28 @@ class PdCluster(Cluster):
         if self._sender_counts:
             receiver.first_token_at = self.now
         if self._early:
-            self._send_tail(handoff)
+            self._sender.send_rest(handoff)
             return
         connector = self._connectors[handoff.prefill]
         _, params = connector.request_finished(sender, sender.block_table, self._sender_counts)
         assert params is not None, "a sender holds its blocks"
-        self._ask(handoff, params)
-
-    # -- blocks on the decode side ----------------------------------------------------------------
-
-    def _ask(self, handoff: Handoff, params: KVTransferParams) -> None:
-        """Line up for blocks; they are taken between two steps."""
-        self._connectors[handoff.decode].expect(handoff.receiver, params)
-        asking = self._asking[handoff.decode]
-        asking.append(handoff)
-        if len(asking) > 1:
-            return
-        instance = self.instances[handoff.decode]
-        if instance.until < 0:
-            self._grant(handoff.decode)  # wakes nobody: reserved blocks are no work
-            return
-        boundary = self._undisturbed(instance, handoff.receiver)
-        if boundary is None:
-            self.interrupt(handoff.decode, partial(self._grant, handoff.decode))
-        else:
-            self._grant(handoff.decode, boundary)
-
-    def _undisturbed(self, instance: Instance, request: RequestState) -> int | None:
-        """The tick at which the step under way ends, if the run may go on as planned after it.
-
-        It may if what the request takes is blank and the rest of the run needs none of it. The
-        blocks can then be taken at once, for nobody can tell; ending the run costs far more.
-        """
-        if self.options.headroom_tokens:
-            return None  # how much is free then depends on what the streams take until then
-        scheduler: Scheduler = instance.scheduler  # type: ignore[assignment]
-        size = scheduler.config.block_size
-        need = -(-request.num_prompt_tokens // size)
-        growth = len(scheduler.batch.requests) * (instance.steps // size + 1)  # at most
-        if need + growth > len(scheduler.pool.blank):
-            return None
-        end = instance.end_of(instance.begun_at(self.now))
-        return end if self.now < end < instance.until else None
-
-    def _grant(self, index: int, begin: int | None = None) -> None:
-        """Reserve for those who asked first, as far as blocks go, from tick ``begin`` on."""
-        asking = self._asking[index]
-        while asking and self._may_take(index, asking[0].receiver):
-            if not self._connectors[index].reserve(asking[0].receiver):
-                return
-            handoff = asking.popleft()
-            (handoff.load,) = self._connectors[index].build_connector_meta()
-            if begin is not None or self._early:
-                # An event, not a call: this may be the end of a step of another instance.
-                self.at(begin or self.now, partial(self._reserved, handoff))
-            else:
-                self._reserved(handoff)
-
-    def _may_take(self, index: int, request: RequestState) -> bool:
-        """Whether nobody goes first and the headroom for those who are here is left."""
-        scheduler = self._schedulers[index]
-        if scheduler.waiting:
-            head = scheduler.waiting[0]
-            if head.status == PREEMPTED or head.queued_at < request.queued_at:
-                return False
-        headroom = self.options.headroom_tokens
-        if not headroom:
-            return True
-        here = scheduler.num_running + len(scheduler.remote.receiving) + len(scheduler.remote.ready)
-        size = scheduler.config.block_size
-        fresh = -(-request.num_prompt_tokens // size)
-        return not here or scheduler.pool.available - fresh >= -(-headroom // size) * here
-
-    def _reserved(self, handoff: Handoff) -> None:
-        if handoff.receiver.status == ABORTED:
-            return
-        if self._early:
-            self.submit(handoff.sender, handoff.prefill)
-        else:
-            self._send_tail(handoff)
+        self._blocks.ask(handoff, params)
 
     # -- the transfer -----------------------------------------------------------------------------
 
-    def _started(self, handoff: Handoff, now: int) -> None:
-        """Layer by layer: all but the last layer may leave while the prompt is computed."""
-        if handoff.head == NOT_SENT and self._sizer.layers > 1:
-            handoff.head = MOVING
-            self._move(handoff, 1.0 - 1.0 / self._sizer.layers, self._head_arrived)
+    def _reserved(self, handoff: Handoff) -> None:
+        """Its blocks are taken. An early one's prompt may begin: by an event, for this may be the
+        end of a step of another instance."""
+        if handoff.receiver.status == ABORTED:
+            return
+        if self._early:
+            self.at(self.now, partial(self._submit_sender, handoff))
+        else:
+            self._sender.send_rest(handoff)
 
-    def _head_arrived(self, handoff: Handoff, now: int) -> None:
-        handoff.head = ARRIVED
-        if handoff.ready_at >= 0:
-            self._send_tail(handoff)
-
-    def _send_tail(self, handoff: Handoff) -> None:
-        """What has not moved does; while the head is still moving, its arrival sees to that."""
-        if handoff.head != MOVING:
-            share = 1.0 / self._sizer.layers if handoff.head == ARRIVED else 1.0
-            self._move(handoff, share, self._arrived)
-
-    def _move(self, handoff: Handoff, share: float, done: Callable[[Handoff, int], None]) -> None:
-        load = handoff.load
-        assert load is not None, "only what has its blocks reserved is sent"
-        handoff.sent = True
-        cargo = self._sizer.size(load.num_tokens, load.num_blocks)
-        if share < 1.0:
-            pieces = math.ceil(cargo.descriptors * share)
-            cargo = Cargo(cargo.nbytes * share, pieces, cargo.staging * share)
-        ends = (handoff.prefill, handoff.decode)
-        path = self._paths.get(ends)
-        if path is None:
-            path = self._paths[ends] = self._topology.path(self._places, *ends)
-        self.wires.start(self.now, path, cargo, partial(done, handoff), handoff.begin)
+    def _submit_sender(self, handoff: Handoff) -> None:
+        if handoff.receiver.status != ABORTED:
+            self.submit(handoff.sender, handoff.prefill)
 
     def _arrived(self, handoff: Handoff, now: int) -> None:
         """The last byte is there, or the transfer broke; either way the sender's blocks go."""
@@ -347,7 +255,7 @@ class PdCluster(Cluster):
             receiver.status = status
             self.recorder.aborted(handoff.decode, receiver, self.now)
             self._ended(receiver)
-        self._grant(handoff.decode)
+        self._blocks.grant(handoff.decode)
 
     # -- the client gives up ----------------------------------------------------------------------
 
@@ -355,9 +263,7 @@ class PdCluster(Cluster):
         handoff = self.handoffs.get(request_id)
         if handoff is None or handoff.ended_at >= 0:
             super()._abort(request_id)
-            index = self.recorder.placed_on.get(request_id, 0)
-            if self._asking[index]:
-                self.interrupt(index, partial(self._grant, index))  # its blocks are free
+            self._blocks.freed(self.recorder.placed_on.get(request_id, 0))
             return
         if handoff.given_up_at >= 0:
             return
@@ -372,9 +278,7 @@ class PdCluster(Cluster):
         if handoff.sent:
             return  # what is under way, or has its turn coming, frees both ends when it arrives
         self._decode_views[handoff.decode - self.num_prefill].inbound -= 1
-        asking = self._asking[handoff.decode]
-        if handoff in asking:
-            asking.remove(handoff)
+        self._blocks.leave(handoff)
         self.interrupt(handoff.decode, partial(self._forget, handoff, ABORTED))
         prefill = self._schedulers[handoff.prefill]
         self.interrupt(handoff.prefill, partial(prefill.abort, handoff.sender))
