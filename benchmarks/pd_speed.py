@@ -49,9 +49,9 @@ def side(base: Experiment, prompt: int, output: int) -> Experiment:
     return base.with_(prompt_tokens=prompt, output_tokens=output, rate=1.4 / seconds)
 
 
-def large_map(jobs: int) -> tuple[RegimeMap, float]:
+def large_map(jobs: int, progress: bool) -> tuple[RegimeMap, float]:
     """The map and the seconds it took."""
-    whole = Experiment(instances=2).with_(trace="synthetic", limit=300)
+    whole = Experiment(instances=2, prefix_cache=False).with_(trace="synthetic", limit=300)
     split = PdExperiment.split(whole)
     prompts = [round(128 * 2 ** (k * 6 / (SIDE - 1))) for k in range(SIDE)]
     outputs = [round(8 * 2 ** (k * 6 / (SIDE - 1))) for k in range(SIDE)]
@@ -64,6 +64,7 @@ def large_map(jobs: int) -> tuple[RegimeMap, float]:
         "ttft=1,itl=0.05",
         seeds=(0,),
         jobs=jobs,
+        progress=progress,
         names=("split", "whole"),
     )
     return found, time.perf_counter() - begin
@@ -82,7 +83,7 @@ def main() -> int:
         f"{speed['max']:,.0f}; target {TARGET:,}: {verdict(row['met'])})",
         flush=True,
     )
-    found, seconds = large_map(args.jobs)
+    found, seconds = large_map(args.jobs, sys.stderr.isatty())
     result: dict[str, Any] = {"host": host(), "seed": int(SEED), "split": row}
     result["map"] = {
         "points": SIDE * SIDE,

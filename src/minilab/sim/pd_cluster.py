@@ -203,6 +203,8 @@ class PdCluster(Cluster):
         if self._early:
             self._sender.send_rest(handoff)
             return
+        if not receiver.block_hashes:  # the same text: no need to hash it twice
+            receiver.block_hashes = sender.block_hashes[:]
         connector = self._connectors[handoff.prefill]
         _, params = connector.request_finished(sender, sender.block_table, self._sender_counts)
         assert params is not None, "a sender holds its blocks"
