@@ -69,8 +69,8 @@ def test_greedy_text_is_that_of_transformers(pair: Pair, name: str, arrival: int
 
 GRID = [
     (seqs, budget, blocks, cache)
-    for seqs, budget in itertools.product((1, 2, 6), (1, 2, 4, 6, 7, 8, 9, 16, 31, 512))
-    for blocks, cache in itertools.product((TIGHT, TIGHT + 1, 24, ROOMY), (True, False))
+    for seqs, budget in itertools.product((1, 2, 6), (1, 2, 6, 7, 8, 16, 512))
+    for blocks, cache in itertools.product((TIGHT, SHORT, ROOMY), (True, False))
     if budget >= seqs
 ]
 
@@ -88,7 +88,7 @@ def test_greedy_text_over_the_whole_grid(pair: Pair, seqs: int) -> None:
         assert_same(serve(llm, pair.jobs, number), pair.jobs)
         assert_idle(llm)
         preempted += llm.scheduler.num_preemptions
-    assert (preempted > 20) == (seqs > 1), "one sequence never needs to give its blocks back"
+    assert (preempted > 10) == (seqs > 1), "one sequence never needs to give its blocks back"
 
 
 def test_logits_are_those_of_transformers(pair: Pair) -> None:
