@@ -23,6 +23,7 @@ from minilab.engine.spec.medusa import Medusa, medusa_shapes
 from minilab.engine.spec.metrics import DraftCounts
 from minilab.engine.spec.ngram import NGram
 from minilab.engine.spec.proposer import Drafting, Proposer
+from minilab.engine.spec.replay import Text, replay, without_loop
 from minilab.engine.spec.speculation import Speculation
 from minilab.engine.spec.suffix import Suffix
 from minilab.engine.spec.table import Table
@@ -289,3 +290,43 @@ def test_both_ways_to_count_acceptance() -> None:
     named = counts.counters()
     assert named["vllm:spec_decode_num_drafts"] == 2
     assert named['vllm:spec_decode_num_accepted_tokens_per_pos{position="2"}'] == 1
+
+
+@pytest.mark.parametrize("name", ["ngram", "medusa", "eagle", "hybrid"])
+def test_a_replay_counts_what_the_engine_counts(name: str) -> None:
+    """Acceptance is measured by replay; it must be the engine's own to the last draft."""
+    llm = with_proposer(name, SchedulerConfig(400, 4, max_num_seqs=1, enable_prefix_caching=False))
+    hidden: dict[int, list[torch.Tensor]] = {}
+    forward = llm.executor.model.hidden
+    plain_llm = engine(SchedulerConfig(400, 4, max_num_seqs=1, enable_prefix_caching=False))
+
+    def watched(batch):
+        rows = forward(batch)
+        hidden.setdefault(batch.requests[0].id, []).append(rows)
+        return rows
+
+    plain_llm.executor.model.hidden = watched  # type: ignore[method-assign]
+    forward = type(plain_llm.executor.model).hidden.__get__(plain_llm.executor.model)
+    asked = [prompt * 2 for prompt in prompts(4, seed=21)]
+    outputs = plain_llm.generate(asked, greedy(TOKENS))
+    llm.generate(asked, greedy(TOKENS))
+    proposer = PROPOSERS[name](llm)
+    total = [0, 0, 0]
+    for number, output in enumerate(outputs):
+        text = Text(
+            output.prompt_token_ids + output.token_ids,
+            len(asked[number]),
+            torch.cat(hidden[number]),
+        )
+        found = replay(proposer, text, 4)
+        total[0] += found.num_steps
+        total[1] += found.num_draft_tokens
+        total[2] += found.num_accepted_tokens
+    counts = llm.executor.speculation.counts  # type: ignore[union-attr]
+    assert total == [counts.num_steps, counts.num_draft_tokens, counts.num_accepted_tokens]
+
+
+def test_a_loop_is_cut_where_it_begins() -> None:
+    start = list(range(50))
+    assert without_loop([9, 9, *start, *([1, 2, 3] * 30)], 2) == [9, 9, *start]
+    assert without_loop([*([5] * 60), *start], 60) == [*([5] * 60), *start], "a prompt may repeat"
