@@ -26,8 +26,8 @@ PASSAGE = (
     "backwards. When the guard came by, he asked whether time was the same at the sea. The guard "
     "looked at the ticket, then at the clock, and said that it was always a little later there, "
     "because of the tide. At the third station a woman got in with a basket of plums and a dog "
-    "that did not like clocks. They did not speak until the lights of the harbour came up behind the "
-    "hills, and then all three of them looked out of the same window."
+    "that did not like clocks. They did not speak until the lights of the harbour came up behind "
+    "the hills, and then all three of them looked out of the same window."
 )
 FUNCTION = '''def mean_gap(times, limit):
     """Average gap between times, gaps above limit left out."""
