@@ -49,7 +49,7 @@ def tokenizer(split: set[str], overhead: int):
     return script
 
 
-def probed(script, form="auto", chat=False, ids=(100, 1000)):
+def probed(script, form="auto", chat=False, ids=None):
     async def run():
         async with FakeServer(script) as server, session() as opened:
             target = Target(server.url, "m", chat=chat)
@@ -81,11 +81,25 @@ def test_ids_where_they_are_taken() -> None:
     assert isinstance(prompts, IdPrompts)
 
 
-def test_byte_tokenizer_keeps_the_words() -> None:
-    """Every word is split: texts are approximate then, and the log has the server's counts."""
-    prompts, counted = probed(tokenizer(set(WORDS), 0))
+def test_every_word_is_split() -> None:
+    """No word is a single token: lengths come near, and the log has the server's own counts."""
+    prompts, counted = probed(tokenizer(set(WORDS), 3), chat=True)
     assert isinstance(prompts, TextPrompts) and len(prompts.words) == len(WORDS)
-    assert counted[1] == 80
+    assert counted == pytest.approx([5, 40, 333], abs=1)
+
+
+def test_small_vocabulary() -> None:
+    """A model over bytes has no id 999: the ids are those it has, and lengths stay exact."""
+
+    def script(body):
+        if max(body["prompt"]) > 258:
+            return web.Response(status=400, text='{"error": {"message": "outside 0..258"}}')
+        return [chunk(), bill(len(body["prompt"]), 1), DONE]
+
+    prompts, _ = probed(script, ids=None)
+    assert isinstance(prompts, IdPrompts) and prompts.high == 256
+    with pytest.raises(InputError, match=r"100\.\.999: HTTP 400: outside"):
+        probed(script, "ids", ids=(100, 1000))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def _add_server(parser: Parser) -> None:
     add("--model", required=True, metavar="NAME", help="as the server calls it")
     add("--chat", action="store_true", help="ask /v1/chat/completions, not /v1/completions")
     add("--prompts", default="auto", metavar="FORM", help="auto, ids (exact) or text")
-    add("--ids", default="100-1000", metavar="LOW-HIGH", help="token ids to draw (100-1000)")
+    add("--ids", metavar="LOW-HIGH", help="token ids to draw, HIGH left out (default: found out)")
     add("--plain", action="store_true", help="only OpenAI's own fields (no ignore_eos, cache_salt)")
     add("--api-key-env", metavar="VAR", help="environment variable that holds the key")
     add("--timeout", type=positive, default=600.0, metavar="S", help="for a whole answer (600 s)")
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command. Status 130 for a run that was interrupted (its log is written)."""
     slos = options.slo_set(args.slo)
     check_place(args.out, RUNLOGS)
-    low, high = _ids(args.ids)
+    ids = None if args.ids is None else _ids(args.ids)
     given = {name: value for name, value in vars(args).items() if value is not None}
     work = options.workload_spec(given).load()
     tell_stand_in(work)
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     target = Target(args.url, args.model, args.chat, args.plain, _key(args.api_key_env))
     settings = Settings(
         form=args.prompts,
-        ids=(low, high),
+        ids=ids,
         seed=args.seed,
         warmup=args.warmup,
         max_concurrency=args.max_concurrency,

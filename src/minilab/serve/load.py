@@ -36,14 +36,14 @@ class Settings:
 
     Attributes:
         form: of the prompts: ``auto``, ``ids`` or ``text``.
-        ids: token ids to draw from, [low, high).
+        ids: token ids to draw from, [low, high); None: found out.
         seed: of the prompts' content.
         warmup: requests sent one after the other before the run (compilation, caches).
         max_concurrency, timeout: see ``LoadClient``.
     """
 
     form: str = "auto"
-    ids: tuple[int, int] = (100, 1000)
+    ids: tuple[int, int] | None = None
     seed: int = 0
     warmup: int = 1
     max_concurrency: int | None = None

@@ -19,6 +19,9 @@ from minilab.serve.load_reply import Reply, ask
 from minilab.serve.load_wire import Target
 
 FORMS = ("auto", "ids", "text")
+ID_RANGES = ((100, 1000), (16, 256))
+"""Token ids that most vocabularies have, marks left out; the second is for bytes."""
+
 FEWEST = 16
 """Single-token words without which texts would repeat themselves."""
 
@@ -33,21 +36,22 @@ class Probe:
     target: Target
     timeout: float = 60.0
 
-    async def prompts(self, form: str, ids: tuple[int, int], seed: int) -> Prompts:
+    async def prompts(self, form: str, ids: tuple[int, int] | None, seed: int) -> Prompts:
         """Prompts in the form asked for; ``auto`` prefers ids, which are exact.
+
+        ``ids``: draw from these, [low, high); None: from the first of ID_RANGES that is taken.
 
         Raises:
             InputError: nobody answers, or not in this form; it says what the server said.
         """
         if form == "ids" and self.target.chat:
             raise InputError("--prompts ids: a chat takes text only; leave --chat or ids out")
-        refusal = ""
         if form != "text" and not self.target.chat:
-            low, high = ids
-            given = [low + i * (high - 1 - low) // 7 for i in range(8)]
-            counted, refusal = await self.count(given)
-            if counted == len(given):
-                return IdPrompts(low, high, seed)
+            for low, high in ID_RANGES if ids is None else (ids,):
+                given = [low + i * (high - 1 - low) // 7 for i in range(8)]
+                counted, refusal = await self.count(given)
+                if counted == len(given):
+                    return IdPrompts(low, high, seed)
             if form == "ids":
                 said = refusal or f"it counted {counted} tokens for {len(given)} ids"
                 raise InputError(f"{self.target.url}: takes no token ids {low}..{high - 1}: {said}")
@@ -73,7 +77,8 @@ class Probe:
         overhead = 2 * first - both
         single = await self._single(WORDS, overhead, total)
         if len(single) < FEWEST:
-            return TextPrompts(WORDS, max(0, overhead), seed)
+            mean = max(1.0, (total - overhead) / len(WORDS))
+            return TextPrompts(WORDS, max(0, overhead), seed, mean)
         return TextPrompts(single, max(0, overhead), seed)
 
     async def _single(

@@ -47,21 +47,20 @@ class TextPrompts:
     """Prompts as words, each one token; the server adds ``overhead`` tokens of its own.
 
     The overhead is the begin-of-text token and, in a chat, the template's. ``words`` is what the
-    server was found to take as single tokens (``load_probe``).
+    server was found to take as single tokens (``load_probe``); where it takes none so,
+    ``tokens_per_word`` is their mean, and lengths are near what was asked.
     """
 
     words: Sequence[str] = WORDS
     overhead: int = 0
     seed: int = 0
+    tokens_per_word: float = 1.0
 
     def of(self, request: Request) -> str:
         """Text of ``request.prompt_tokens`` tokens, the server's own included (at least 1 word)."""
-        picked = prompt_tokens(request, len(self.words), self.seed, 0)
-        return self.text(picked[: max(1, len(picked) - self.overhead)])
-
-    def text(self, picked: Sequence[int]) -> str:
-        """The words of these numbers."""
-        return " ".join(self.words[number] for number in picked)
+        picked = prompt_tokens(request, len(self.words), self.seed)
+        count = round((len(picked) - self.overhead) / self.tokens_per_word)
+        return " ".join(self.words[number] for number in picked[: max(1, count)])
 
 
 Prompts = IdPrompts | TextPrompts

