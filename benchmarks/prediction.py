@@ -6,8 +6,10 @@
 3. The same requests are played on the engine, on the real clock, three times.
 4. TTFT p50 and p90 and the gaps' p50 and p99, predicted over measured.
 
-The machine must be quiet: what else ran is measured beside each part (/proc/stat) and written down,
-and a repeat counts as quiet below QUIET cores of other work. All repeats are kept, quiet or not.
+The machine should be quiet: what else ran is measured beside each part (/proc/stat) and written
+down; a part counts as quiet below QUIET cores of other work. All repeats are kept, quiet or not.
+Where others use the machine, ``--clock cpu`` counts the engine's own CPU seconds instead of the
+wall's (one thread; waits for arrivals are skipped), in the calibration and in the measurement.
 With ``--state DIR`` an interrupted pass goes on where it was, part by part.
 """
 
@@ -100,11 +102,12 @@ def measured(setup: Any, work: Any, seed: int) -> dict[str, Any]:
     """One play of the workload on a fresh engine, warmed up by three requests."""
     from minilab.facts.workload import synthetic
     from minilab.judge.engine_calibrate import greedy
+    from minilab.judge.engine_clock import CLOCKS
     from minilab.judge.engine_play import figures, play
 
-    llm = setup.load()
-    play(llm, synthetic(50.0, 3, 40, 4, seed=seed + 1000), greedy, seed + 1000)
-    log = play(llm, work, greedy, seed, tell)
+    llm, clock = setup.load(), CLOCKS[setup.clock]()
+    play(llm, synthetic(50.0, 3, 40, 4, seed=seed + 1000), greedy, seed + 1000, clock=clock)
+    log = play(llm, work, greedy, seed, tell, clock)
     runs = llm.record.runs
     return {"figures": figures(log), "steps": len(runs), "requests": len(log)}
 
@@ -141,6 +144,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--threads", type=int, default=1, help="of torch (1: no neighbour needed)")
+    parser.add_argument("--clock", default="wall", help="wall; cpu, where others use the machine")
     parser.add_argument("--rounds", type=int, default=3, help="of the calibration")
     parser.add_argument("--repeats", type=int, default=3, help="plays of the workload")
     parser.add_argument("--seed", type=int, default=0)
@@ -159,7 +163,7 @@ def main() -> int:
     from minilab.judge.engine_calibrate import EngineSetup
     from minilab.sim.workload_spec import WorkloadSpec
 
-    setup = EngineSetup(args.model, threads=args.threads)
+    setup = EngineSetup(args.model, threads=args.threads, clock=args.clock)
     given = {**WORKLOAD, **({} if args.limit is None else {"limit": args.limit})}
     spec = WorkloadSpec(**given)
     work, state = spec.load(), State(args.state)

@@ -54,6 +54,7 @@ def _add_engine(parser: Parser) -> None:
     add("--max-num-batched-tokens", type=one, default=256, metavar="N", help="per step (256)")
     add("--max-num-seqs", type=one, default=16, metavar="N", help="running requests (16)")
     add("--threads", type=one, metavar="N", help="of torch (default: as they are)")
+    add("--clock", default="wall", metavar="NAME", help="wall; cpu, where others use the machine")
     add("--rounds", type=one, default=5, metavar="N", help="each kind of step N times (5)")
     add("--seed", type=whole_number(0), default=0, metavar="N", help="of prompts and order (0)")
     add("--store", metavar="FILE", help="timed steps as JSON lines; an interrupted run goes on")
@@ -171,6 +172,7 @@ def run_engine(args: argparse.Namespace) -> int:
         max_num_batched_tokens=args.max_num_batched_tokens,
         max_num_seqs=args.max_num_seqs,
         threads=args.threads,
+        clock=args.clock,
     )
     result = calibrate_engine(setup, args.rounds, args.seed, args.store, tell)
     _write(args.out, result)

@@ -14,6 +14,8 @@ from typing import Any
 from minilab.core.config import SchedulerConfig
 from minilab.facts.cost import WfksCost
 from minilab.facts.errors import InputError
+from minilab.facts.user_input import unknown_name
+from minilab.judge.engine_clock import CLOCKS
 from minilab.judge.engine_fit import error_summary, fit_steps, medians, residuals
 from minilab.judge.engine_steps import StepBench, default_points, sweep
 from minilab.judge.engine_store import StepStore
@@ -26,7 +28,8 @@ WARM_STEPS = 3
 class EngineSetup:
     """Which engine: what ``engine.load.load_llm`` takes, and a scheduler's limits (tokens).
 
-    ``threads``: torch's; ``None`` leaves them as they are.
+    ``threads``: torch's; ``None`` leaves them as they are. ``clock``: "wall", or "cpu" for a
+    machine that others use as well (see ``engine_clock``).
     """
 
     model: str = "smollm2"
@@ -35,6 +38,11 @@ class EngineSetup:
     max_num_batched_tokens: int = 256
     max_num_seqs: int = 16
     threads: int | None = None
+    clock: str = "wall"
+
+    def __post_init__(self) -> None:
+        if self.clock not in CLOCKS:
+            raise unknown_name("clock", self.clock, CLOCKS)
 
     def limits(self, prefix_cache: bool) -> SchedulerConfig:
         """For the scheduler. Raises InputError for limits that cannot work together."""
@@ -120,7 +128,7 @@ def calibrate_engine(
     steps = StepStore(store, identity)
     if tell is not None:
         tell(f"{len(points)} kinds of steps, {rounds} rounds; {len(steps)} known already")
-    bench = StepBench(llm, greedy, seed)
+    bench = StepBench(llm, greedy, seed, CLOCKS[setup.clock]())
     for _ in range(WARM_STEPS):
         bench.measure(points[0])
     begin = time.perf_counter()

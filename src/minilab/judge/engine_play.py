@@ -1,4 +1,4 @@
-"""Play a workload on an engine with a real clock, and compare that with a simulation of it.
+"""Play a workload on an engine, request by request when it is due, and read figures off the log.
 
 Requests are queued when they are due; where the engine is in the middle of a step they wait for its
 end, as they would in a server. What the log shows is then the same experiment as the simulator's,
@@ -19,6 +19,7 @@ from minilab.facts.runlog import RunLog
 from minilab.facts.slo import metric
 from minilab.facts.ticks import TICKS_PER_SECOND
 from minilab.facts.workload import Workload
+from minilab.judge.engine_clock import Clock, WallClock
 
 
 def play(
@@ -27,10 +28,12 @@ def play(
     rules: Callable[[int], Any],
     seed: int = 0,
     tell: Callable[[str], None] | None = None,
+    clock: Clock | None = None,
 ) -> RunLog:
     """The run log of ``work`` on ``llm`` (an ``engine.llm.LLM`` with nothing to do).
 
-    ``rules``: from a number of output tokens to sampling parameters.
+    ``rules``: from a number of output tokens to sampling parameters. ``clock``: real time, if not
+    given; an engine that is played on again needs the same one.
 
     Raises:
         InputError: requests that wait for others (sessions, closed loops): arrivals must be known.
@@ -41,25 +44,28 @@ def play(
     prompts = [prompt_tokens(request, vocabulary, seed) for request in work.requests]
     for request, prompt in zip(work.requests, prompts, strict=True):
         llm.check(prompt, rules(request.output_tokens))
+    clock = clock or WallClock()
+    llm.record.clock = lambda: round(clock.now() * 1e9)
     start = llm.record.now() / TICKS_PER_SECOND
-    begin = told = time.perf_counter()
+    begin = clock.now()
+    told = time.monotonic()
     due = [begin + request.arrival for request in work.requests]
     states: list[Any] = []
     while True:
-        now = time.perf_counter()
+        now = clock.now()
         while len(states) < len(due) and due[len(states)] <= now:
             request = work.requests[len(states)]
             rule = rules(request.output_tokens)
             states.append(llm.add(prompts[request.id], rule, request.cache_salt))
-        if tell is not None and now - told > 5:
-            told = now
+        if tell is not None and time.monotonic() - told > 5:
+            told = time.monotonic()
             running = llm.scheduler.num_running
             tell(f"{len(states)} of {len(prompts)} requests sent, {running} running")
         if llm.step():
             continue
         if len(states) == len(prompts):
             break
-        time.sleep(max(0.0, due[len(states)] - time.perf_counter()))
+        clock.sleep(max(0.0, due[len(states)] - clock.now()))
     for state in states:
         llm.output(state)
     log = llm.record.to_runlog(seed=seed, workload_hash=work.hash(), data=work.source)

@@ -11,13 +11,13 @@ only its two halves.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from minilab.facts.cost import StepShape
 from minilab.facts.errors import InputError
+from minilab.judge.engine_clock import Clock, WallClock
 
 MakeRules = Callable[[int], Any]
 """From a number of output tokens to the engine's sampling parameters (greedy, no early end)."""
@@ -96,12 +96,15 @@ class StepBench:
         llm: an ``engine.llm.LLM`` with nothing to do; its prefix cache must be off.
         rules: see MakeRules.
         seed: of the prompts.
+        clock: what to time by; real time, if not given.
     """
 
-    def __init__(self, llm: Any, rules: MakeRules, seed: int = 0) -> None:
+    def __init__(
+        self, llm: Any, rules: MakeRules, seed: int = 0, clock: Clock | None = None
+    ) -> None:
         if llm.scheduler.config.enable_prefix_caching:
             raise InputError("the engine's prefix cache is on; steps could skip what is measured")
-        self._llm, self._rules = llm, rules
+        self._llm, self._rules, self._clock = llm, rules, clock or WallClock()
         self._dice = random.Random(seed)
         self._vocabulary = int(llm.executor.model.config.vocab_size)
         llm.executor.model.kv_cache.normal_()
@@ -144,11 +147,11 @@ class StepBench:
     def _step(self) -> Timed:
         """``LLM.step`` in its parts, so that the plan can be looked at."""
         llm = self._llm
-        begin = time.perf_counter()
+        begin = self._clock.now()
         plan = llm.scheduler.schedule()
         shape = StepShape(plan.num_tokens, plan.num_seqs, plan.context, plan.pairs)
         llm.scheduler.update(plan, llm.executor.execute(plan))
-        return Timed(shape, time.perf_counter() - begin)
+        return Timed(shape, self._clock.now() - begin)
 
     @contextmanager
     def _uncomputed(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from minilab.core.plan import StepPlan, StepResult
+from minilab.core.plan import StepOutcome, StepPlan, StepResult
 from minilab.core.request import RequestState
 from minilab.engine.llm import LLM
 from minilab.engine.record import EngineRecord
@@ -40,6 +40,11 @@ class StepWatch:
         self.began = time.perf_counter()
         if self.record is not None:
             self.record.begins(plan)
+
+    def moved(self, plan: StepPlan, outcome: StepOutcome) -> None:
+        """Some got more than one token."""
+        if self.record is not None:
+            self.record.moved(plan, outcome)
 
     def ends(self, plan: StepPlan, result: StepResult) -> None:
         """A forward pass is over, its tokens drawn."""
