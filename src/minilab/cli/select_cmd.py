@@ -85,7 +85,7 @@ def as_text(told: dict[str, Any]) -> str:
     ]  # fmt: skip
     use = [(lever, f"{why}\n{'':<20}costs: {price}") for lever, why, price in told["stack"]]
     parts = [facts(head, 12), "Use\n" + (facts(use, 20) or "nothing: the defaults do")]
-    parts.append("Do not rush into\n" + facts([tuple(row) for row in told["avoid"]], 20))
+    parts.append("Do not rush into\n" + "\n".join(_grouped(told["avoid"])))
     if told["flips"]:
         lines = [
             f"{f['parameter']} {f['used']} {plain(f['at'], 3)}: {f['lever']}" for f in told["flips"]
@@ -94,6 +94,14 @@ def as_text(told: dict[str, Any]) -> str:
     parts.append("\n".join(f"{name}: {line}" for name, line in told["launch"].items()))
     parts.append(f"refute it: {told['refute']}\n({told['says']}{_band(told['band'])})")
     return "\n\n".join(parts)
+
+
+def _grouped(rows: list[list[str]]) -> list[str]:
+    """One line per reason, the levers that it holds for before it."""
+    by_reason: dict[str, list[str]] = {}
+    for lever, why in rows:
+        by_reason.setdefault(why, []).append(lever)
+    return [f"{', '.join(levers)}: {why}" for why, levers in by_reason.items()]
 
 
 def _bar(value: float) -> str:

@@ -15,5 +15,6 @@ MANIFEST = [
     "server.py",
     "choose.py",
     "levers.py",
+    "page.py",
 ]
 """The files that the page loads, in an order in which each needs only earlier ones."""

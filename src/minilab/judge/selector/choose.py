@@ -61,22 +61,39 @@ def effort(stack: Any) -> float:
     return sum([COST[lever] for lever in stack.levers()])
 
 
-def choose(tables: Any, settings: Any) -> Any:
-    """Judge all stacks; None where the model does not fit."""
+def bench_of(tables: Any, settings: Any) -> Any:
+    """The deployment of these settings; None where the model does not fit."""
     tp, instances = deployment(tables, settings)
     if not tp:
         return None
     if settings.layout == "split" and instances < 2:
         instances = 2
+    return Bench(tables, settings, tp, instances)
+
+
+def stack_now(settings: Any) -> Stack:
+    """The stack that is set."""
+    return Stack(settings.layout, settings.weight_dtype, settings.kv_dtype, 0, False)
+
+
+def choose_now(tables: Any, settings: Any) -> Any:
+    """The verdict on the stack that is set; None where the model does not fit."""
+    bench = bench_of(tables, settings)
+    return None if bench is None else bench.judge(stack_now(settings))
+
+
+def choose(tables: Any, settings: Any) -> Any:
+    """Judge all stacks; None where the model does not fit."""
+    bench = bench_of(tables, settings)
+    if bench is None:
+        return None
     shared = settings.shared_tokens() > 0
-    bench = Bench(tables, settings, tp, instances)
     found = []
-    for stack in candidates(instances > 1, shared):
+    for stack in candidates(bench.instances > 1, shared):
         if settings.acceptance <= 0 and stack.drafts:
             continue
         found.append(bench.judge(stack))
-    now = Stack(settings.layout, settings.weight_dtype, settings.kv_dtype, 0, False)
-    plain = bench.judge(now)
+    plain = bench.judge(stack_now(settings))
     return Choice(_simplest(found, plain), plain, _sorted(found), bench)
 
 

@@ -8,6 +8,7 @@ from minilab.judge.selector.room import kv_tokens, weight_bytes
 from minilab.judge.selector.split import transfer_time
 from minilab.judge.selector.stack import Stack
 from minilab.judge.selector.step import flops_at
+from minilab.judge.selector.verdict import BARS
 
 ALL = [
     "prefix_cache",
@@ -111,7 +112,9 @@ def _no_gain(settings: Any, choice: Any, lever: str) -> str:
         return ""
     change = f"{best.goodput_per_gpu:.3g} -> {more.goodput_per_gpu:.3g}"
     if more.goodput_per_gpu >= 0.97 * best.goodput_per_gpu:
-        return f"no more goodput here ({change} per GPU): the limits are met without it"
+        if best.attainment > 0.99:
+            return "the limits are met without it"
+        return "no more goodput here"
     return f"it loses here: goodput per GPU {change}"
 
 
@@ -218,13 +221,11 @@ def report(tables: Any, settings: Any) -> dict[str, Any]:
     best, now = choice.best, choice.plain
     use, leave = advice(tables, settings, choice)
     band = tables["gpus"][settings.gpu]["bands"].get(settings.model)
-    told = _numbers(now)
+    told = numbers(now)
     told.update(
         {
             "fits": True,
-            "bottleneck": now.bottleneck,
-            "bars": [[name, now.bars[name]] for name in now.bars],
-            "recommended": _numbers(best),
+            "recommended": numbers(best),
             "stack_name": best.stack.name(),
             "stack": [list(row) for row in use],
             "avoid": [list(row) for row in leave],
@@ -236,8 +237,11 @@ def report(tables: Any, settings: Any) -> dict[str, Any]:
     return told
 
 
-def _numbers(verdict: Any) -> dict[str, Any]:
+def numbers(verdict: Any) -> dict[str, Any]:
+    """A verdict as plain values: bars in order, seconds, requests/s, tokens."""
     return {
+        "bottleneck": verdict.bottleneck,
+        "bars": [[name, verdict.bars[name]] for name in BARS],
         "ttft": verdict.ttft,
         "itl": verdict.itl,
         "stall": verdict.stall,

@@ -18,6 +18,8 @@ from minilab.judge.selector.room import BLOCK
 from minilab.judge.selector.split import decode_pool, prefill_pool, transfer_time
 from minilab.judge.selector.step import Step
 
+BARS = ["prefill_compute", "decode_bandwidth", "kv_capacity", "kv_transfer", "queueing"]
+
 CAUSE = 0.7
 """A resource of which less is taken is not the cause of a queue."""
 
@@ -189,9 +191,8 @@ def _verdict(
 
 def bottleneck(bars: dict[str, Any]) -> str:
     """The largest bar of a resource; queueing only where no resource is the cause."""
-    names = ["prefill_compute", "decode_bandwidth", "kv_capacity", "kv_transfer"]
-    top = names[0]
-    for name in names:
+    top = BARS[0]
+    for name in BARS[:4]:
         if bars[name] > bars[top]:
             top = name
     if bars[top] < CAUSE and bars["queueing"] > bars[top]:
