@@ -199,33 +199,36 @@ class InstanceView:
     cuts nothing; times are ticks and not before the run in progress began.
     """
 
-    __slots__ = ("_instance", "_matched")
+    __slots__ = ("_instance", "_matched", "_scheduler")
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self._scheduler: Any = instance.scheduler
         self._matched = (-1, 0)
 
     @property
     def running(self) -> int:
         """Requests with a running slot."""
-        return self._instance.scheduler.num_running
+        count: int = self._scheduler.num_running
+        return count
 
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
-        return self._instance.scheduler.num_waiting
+        count: int = self._scheduler.num_waiting
+        return count
 
     @property
     def decoding(self) -> int:
         """Requests whose stream has begun."""
-        scheduler: Any = self._instance.scheduler
-        return int(scheduler.num_decoding)
+        count: int = self._scheduler.num_decoding
+        return count
 
     @property
     def pending_tokens(self) -> int:
         """Known tokens of queued and half-computed requests that are not computed yet."""
-        scheduler: Any = self._instance.scheduler
-        return int(scheduler.pending_tokens())
+        tokens: int = self._scheduler.pending_tokens()
+        return tokens
 
     @property
     def num_blocks(self) -> int:
@@ -241,9 +244,9 @@ class InstanceView:
         """KV tokens of running requests that are computed at ``now``."""
         run = self._instance
         begun = run.begun_at(now)
-        over = begun if now >= run.end_of(begun) else begun - 1
-        scheduler: Any = run.scheduler
-        return int(scheduler.tokens_in_flight(over if begun else 0))
+        over = begun if begun and now >= run.end_of(begun) else begun - 1
+        tokens: int = self._scheduler.tokens_in_flight(max(0, over))
+        return tokens
 
     def blocks_at(self, now: int) -> int:
         """KV blocks in use at ``now``; a step holds its blocks from its beginning."""
@@ -252,8 +255,10 @@ class InstanceView:
 
     def match(self, request: RequestState) -> int:
         """Prompt tokens of ``request`` that this instance's cache holds when it arrives."""
-        scheduler: Any = self._instance.scheduler
-        found = int(scheduler.match(request, self._instance.begun_at(request.queued_at)))
+        run = self._instance
+        # The blocks of a run's first step are taken when it is planned.
+        begun = run.begun_at(request.queued_at) if run.steps > 1 else 1
+        found: int = self._scheduler.match(request, begun)
         self._matched = (request.id, found)
         return found
 

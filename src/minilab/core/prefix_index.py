@@ -45,6 +45,20 @@ class PrefixIndex:
             found += 1
         return keys[: min(found, limit)]
 
+    def count(self, request: RequestState) -> int:
+        """How many leading blocks ``match`` would find."""
+        if not self.enabled:
+            return 0
+        keys, cached = request.block_hashes, self.pool.cached
+        if len(keys) < request.num_prompt_tokens // self.block_size:
+            self._hasher.extend(request, request.num_prompt_tokens)
+        found = 0
+        for key in keys:
+            if key not in cached:
+                return found
+            found += 1
+        return min(found, (request.num_tokens - 1) // self.block_size)
+
     def publish(self, request: RequestState) -> None:
         """Publish the full blocks computed since the last call, as far as hashes are known."""
         first, keys = request.num_published, request.block_hashes

@@ -52,8 +52,8 @@ class PromptQueue:
         "_preempt",
         "_receiving",
         "_size",
-        "_tiers",
         "prefilling",
+        "tiers",
         "waiting",
     )
 
@@ -71,7 +71,7 @@ class PromptQueue:
         self._index = index
         self._preempt = preempt
         self._receiving = receiving
-        self._tiers = tiers
+        self.tiers = tiers
         self.waiting: deque[RequestState] = deque()
         self.prefilling: list[RequestState] = []
 
@@ -130,7 +130,7 @@ class PromptQueue:
                 break
             waiting.popleft()
             start = len(hits) * self._size
-            if self._tiers is not None and self._begin_load(plan, request, hits):
+            if self.tiers is not None and self._begin_load(plan, request, hits):
                 continue
             chunk = min(tokens - start, left)
             self._take(request, hits, start + chunk)
@@ -146,9 +146,9 @@ class PromptQueue:
 
         It holds no running slot meanwhile, and those behind it go on.
         """
-        assert self._tiers is not None
+        assert self.tiers is not None
         start = len(hits) * self._size
-        fetched = self._tiers.get_num_new_matched_tokens(request, start)
+        fetched = self.tiers.get_num_new_matched_tokens(request, start)
         if not fetched:
             return False
         self._take(request, hits, request.num_tokens)

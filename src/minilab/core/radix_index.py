@@ -76,6 +76,10 @@ class RadixIndex(PrefixIndex):
         request.block_hashes = found[:]
         return found
 
+    def count(self, request: RequestState) -> int:
+        """How many leading blocks ``match`` would find."""
+        return len(self.match(request))
+
     def publish(self, request: RequestState) -> None:
         """Publish the full blocks computed since the last call, as far as they are prompt."""
         self._publish(request, min(request.num_computed_tokens, request.num_prompt_tokens))

@@ -60,6 +60,10 @@ class Scheduler:
         self._drafting = False
         self._plan_step = PLAN_STEP[config.policy]
 
+    def use_tiers(self, tiers: TierConnector) -> None:
+        """Let blocks that leave the pool live on in ``tiers``, from now on."""
+        self.tiers = self.prompts.tiers = tiers
+
     # -- what others may ask ------------------------------------------------------------------
 
     @property
@@ -126,7 +130,7 @@ class Scheduler:
         """
         if steps_begun > self.batch.grown:
             self.batch.grow(steps_begun)
-        found = len(self.index.match(request)) * self.config.block_size
+        found = self.index.count(request) * self.index.block_size
         if self.tiers is not None:
             found += self.tiers.matched_tokens(request, found)
         return found

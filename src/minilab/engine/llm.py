@@ -27,6 +27,7 @@ from minilab.facts.request import Request
 
 if TYPE_CHECKING:
     from minilab.engine.quant.kv_cache import QuantisedKV
+    from minilab.engine.tiers import KVTiers
     from minilab.engine.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
@@ -88,6 +89,7 @@ class LLM:
         )
         hasher = TokenHasher(limits.block_size, self.executor.tokens_of)
         self.scheduler = Scheduler(limits, hasher)
+        self.tiers: KVTiers | None = None
         self.tokenizer = tokenizer
         self.record = EngineRecord(self.scheduler)
         self.num_steps = 0
@@ -110,6 +112,12 @@ class LLM:
         longest = -(-self.max_model_len // limits.block_size)
         self.executor.graphs = DecodeGraphs(self.executor.model, longest)
         return self.executor.graphs
+
+    def use_tiers(self, tiers: KVTiers) -> None:
+        """Keep KV blocks in CPU memory or on disk as well, from now on (see ``tiers``)."""
+        tiers.attach(self.executor.model.kv_cache)
+        self.tiers = tiers
+        self.scheduler.use_tiers(tiers)
 
     def generate(
         self,
@@ -185,8 +193,12 @@ class LLM:
     def step(self) -> bool:
         """One forward pass; False when nothing is left to do."""
         plan = self.scheduler.schedule()
+        for request in plan.loads:
+            assert self.tiers is not None
+            self.tiers.load(request)
+            self.scheduler.remote.finish_loading(request.id)
         if not plan:
-            return False
+            return bool(plan.loads)
         self.record.begins(plan)
         outcome = self.executor.execute(plan)
         self.record.moved(plan, outcome)
