@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from common import host, verdict, write
+from common import RESULTS, host, verdict, write
 
 from minilab.judge import ship
 from minilab.judge.carry import carried
-from minilab.judge.closed_scores import closed_scores, link_shares
+from minilab.judge.closed_scores import closed_scores
 from minilab.judge.data import REPLAY, SILICON, data_folder
 from minilab.judge.replays import replay_all
+from minilab.judge.sensitivity import link_shares, pair_weights
 from minilab.judge.silicon import calibrate
 from minilab.judge.silicon_gate import read_silicon
 from minilab.judge.silicon_rows import FILE
@@ -67,6 +69,9 @@ def reached(result: dict[str, Any]) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", help="scores as JSON lines: an interrupted pass goes on")
+    parser.add_argument(
+        "--choices", action="store_true", help="renew only that part of the result file (seconds)"
+    )
     parser.add_argument("--ship", action="store_true", help="write the package's constants.json")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
     parser.add_argument("--no-write", action="store_true", help="leave the result file as it is")
@@ -77,8 +82,14 @@ def main() -> int:
     table = data_folder(SILICON) / FILE
     result: dict[str, Any] = {"host": host(), "input_sha256": sha256(table)}
     silicon = read_silicon(table)
+    result["choices"] = {
+        "host": host(),
+        "link": link_shares(silicon.rows),
+        "weights": pair_weights(silicon.rows),
+    }
+    if args.choices:
+        return add_choices(result)
     result["silicon"] = calibrate(silicon, ScoreStore(args.store), progress=tell)
-    result["link"] = link_shares(silicon.rows)
     result["engines"] = closed_scores(read_silicon(table, None).rows)
     result["replay"] = replay_all(data_folder(REPLAY))
     result["carried"] = carried(os.environ["MINILAB_DATA"])
@@ -95,6 +106,16 @@ def main() -> int:
     if not args.no_write:
         print(f"written to {write('calibration', result)}")
     return 1 if args.strict and not all(row["met"] for row in result["targets"]) else 0
+
+
+def add_choices(result: dict[str, Any]) -> int:
+    """Put the part "choices" into the result file; 1 if that file is of other measurements."""
+    known = json.loads((RESULTS / "calibration.json").read_text())
+    if known["input_sha256"] != result["input_sha256"]:
+        print("calibration.json is of another table: run without --choices", file=sys.stderr)
+        return 1
+    print(f"written to {write('calibration', {**known, 'choices': result['choices']})}")
+    return 0
 
 
 def tell(line: str) -> None:

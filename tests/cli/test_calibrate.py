@@ -93,7 +93,9 @@ def test_refusals(refused, tmp_path, monkeypatch):
 def test_too_few_rows(refused, made_data):
     """Two rows a constant are little; fewer are a plot of noise."""
     words = ("calibrate", "silicon", "--data", made_data, "--model", "qwen3-32b")
-    assert "0 rows left; at least 24" in refused(*words)
+    said = refused(*words)
+    assert "0 rows left, at least 24" in said
+    assert "1 were refused, the first (bad) because reading the weights in 0.50 ms" in said
 
 
 def test_replay(cli, data_folder):

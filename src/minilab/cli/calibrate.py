@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from minilab.cli.output import check_place, duration, facts, print_json, share, table, tell
@@ -87,13 +88,24 @@ def run_silicon(args: argparse.Namespace) -> int:
         return 0
     result = calibrate(silicon, ScoreStore(args.store), args.leave_pairs_out, args.ablations, tell)
     if not result["families"]:
-        raise InputError(f"{len(silicon.rows)} rows left; at least 24 of a family; ask for more")
+        raise InputError(_too_few(len(silicon.rows), silicon.refused))
     _write(args.out, result)
     if args.json:
         print_json(result)
     else:
         print(silicon_text(result))
     return 0
+
+
+def _too_few(rows: int, refused: Sequence[tuple[str, str]]) -> str:
+    said = f"{rows} rows left, at least 24 of a GPU family asked"
+    if not refused:
+        return f"{said}; give a table with more"
+    name, reason = refused[0]
+    return (
+        f"{said}; {len(refused)} were refused, the first ({name}) because {reason}; "
+        "--refused lists all"
+    )
 
 
 def silicon_text(result: dict[str, Any]) -> str:

@@ -1,15 +1,12 @@
-"""What the closed form alone can tell, in seconds of work: half fitted, half scored, no simulation.
+"""All engines at once, by the closed form alone: half fitted, half scored, no simulation.
 
-All engines at once: TensorRT-LLM and SGLang rows say less of how they were launched than vLLM's
-(speculation, attention data parallel, budgets), so their errors are a report and nothing that ships
-is fitted on them. And what a fixed constant does to a fitted one: the link share to ``e_comp``.
+TensorRT-LLM and SGLang rows say less of how they were launched than vLLM's (speculation, attention
+data parallel, budgets), so their errors are a report and nothing that ships is fitted on them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from minilab.facts.cost import Constants
@@ -23,6 +20,8 @@ from minilab.judge.silicon_rows import SiliconRow
 from minilab.judge.split import halves
 from minilab.judge.terms import FITTED, values
 
+Pairs = dict[str, list[tuple[float, float]]]
+
 ROUNDS = 3
 """The queue in TTFT depends on the constants, so it is taken from the round before."""
 
@@ -30,65 +29,55 @@ ROUNDS = 3
 def closed_scores(rows: Sequence[SiliconRow]) -> list[dict[str, Any]]:
     """Errors of the held half by engine and GPU family, constants fitted per engine and family."""
     found = []
-    everything: dict[str, list[tuple[float, float]]] = {"tpot": [], "ttft": []}
+    everything: Pairs = {"tpot": [], "ttft": []}
     for engine in sorted({row.engine for row in rows}):
         for family in sorted({row.family for row in rows}):
             group = [row for row in rows if row.engine == engine and row.family == family]
             if len(group) < 24:
                 continue
-            pairs = _score(group, start(group))[0]
-            found.append({"engine": engine, "family": family, **_errors(pairs)})
+            split = halves(group)
+            pairs = pairs_of(split.held, fit_closed(split.fit, start(group)))
+            found.append({"engine": engine, "family": family, **errors_of(pairs)})
             for metric in everything:
                 everything[metric] += pairs[metric]
     if found:
-        found.append({"engine": "all", "family": "all", **_errors(everything)})
+        found.append({"engine": "all", "family": "all", **errors_of(everything)})
     return found
 
 
-LINK_SHARES = (0.10, 0.15, 0.20, 0.30, 0.40)
-
-
-def link_shares(rows: Sequence[SiliconRow], family: str = "hopper") -> list[dict[str, Any]]:
-    """The fit of ``family``'s vLLM rows under several fixed link shares ``e_link``: the share of
-    the tensor peak ``e_comp`` that comes out, and the errors of the held half."""
-    group = [row for row in rows if row.engine == "vllm" and row.family == family]
-    found = []
-    for share in LINK_SHARES:
-        pairs, constants = _score(group, replace(start(group), e_link=share))
-        found.append({"e_link": share, "e_comp": constants.e_comp, **_errors(pairs)})
-    return found
-
-
-def _errors(pairs: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
+def errors_of(pairs: Pairs) -> dict[str, Any]:
+    """The error of each metric, as plain JSON values."""
     return {metric: Error.of(values).to_dict() for metric, values in pairs.items()}
 
 
-def _score(
-    rows: Sequence[SiliconRow], constants: Constants
-) -> tuple[dict[str, list[tuple[float, float]]], Constants]:
-    """(predicted, measured) of the held half by metric, and the constants fitted on the other;
-    those that are not fitted stay as in ``constants``."""
-    split = halves(rows)
-    forms = {row.digest: _form(row) for row in rows}
+def fit_closed(
+    rows: Sequence[SiliconRow], constants: Constants, weights: Sequence[float] | None = None
+) -> Constants:
+    """The six constants fitted on ``rows`` (weights: 1 each); the others stay as given."""
+    forms = [_form(row) for row in rows]
     for _ in range(ROUNDS):
         equations = []
-        for row in split.fit:
-            form = forms[row.digest]
+        for row, form, weight in zip(rows, forms, weights or [1.0] * len(rows), strict=True):
             if form is not None:
                 per_unit = matrix_of(row)
                 wait = form.ttft(per_unit @ values(constants))
-                equations.append(Equation(form.tpot @ per_unit, row.tpot))
-                equations.append(Equation(wait @ per_unit, row.ttft, TTFT_WEIGHT))
+                equations.append(Equation(form.tpot @ per_unit, row.tpot, weight))
+                equations.append(Equation(wait @ per_unit, row.ttft, TTFT_WEIGHT * weight))
         constants = fit(equations, constants, FITTED, PRIORS).constants
+    return constants
+
+
+def pairs_of(rows: Sequence[SiliconRow], constants: Constants) -> Pairs:
+    """(predicted, measured) seconds by metric, of the rows that fit their memory."""
     x = values(constants)
-    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for row in split.held:
-        form = forms[row.digest]
+    pairs: Pairs = {"tpot": [], "ttft": []}
+    for row in rows:
+        form = _form(row)
         if form is not None:
             made = form.latency(matrix_of(row) @ x)
             pairs["tpot"].append((made.tpot, row.tpot))
             pairs["ttft"].append((made.ttft, row.ttft))
-    return pairs, constants
+    return pairs
 
 
 def _form(row: SiliconRow) -> ClosedForm | None:

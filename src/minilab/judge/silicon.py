@@ -101,6 +101,9 @@ def _reasons(silicon: Silicon) -> dict[str, int]:
         "number of GPUs ambiguous": lambda r: "ambiguous" in r,
         "load unknown": lambda r: "load is unknown" in r,
         "physically impossible": lambda r: "weights of" in r or "peak" in r,
+        "no measurement (a length or a time below 1 or 0)": lambda r: r.endswith(
+            ("at least 1", "above 0")
+        ),
     }
     counts = {
         name: sum(match(refused.reason) for refused in silicon.refused)
