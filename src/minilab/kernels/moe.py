@@ -111,8 +111,9 @@ def fused_experts(
     Raises:
         ValueError: an argument is not as above; the message names it.
     """
-    shapes, dtype = checks.Shapes(), (hidden_states.dtype,)
+    shapes = checks.Shapes()
     shapes.check("hidden_states", hidden_states, "num_tokens hidden_size", checks.FLOATS, 1)
+    dtype = (hidden_states.dtype,)
     shapes.check("w1", w1, "num_experts 2*intermediate_size hidden_size", dtype)
     shapes.check("w2", w2, "num_experts hidden_size intermediate_size", dtype)
     shapes.check("topk_weights", topk_weights, "num_tokens top_k", (torch.float32,))
