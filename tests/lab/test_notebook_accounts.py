@@ -40,6 +40,7 @@ ACCOUNTS = {
     "03b_kv_tiers.ipynb": Account(code=24, checked=7, skipped=0),
     "evidence/03_prefix.ipynb": Account(code=9, checked=7, skipped=0),
     "evidence/03_routing.ipynb": Account(code=17, checked=9, skipped=0),
+    "evidence/04_spec.ipynb": Account(code=11, checked=8, skipped=0),
 }
 
 
