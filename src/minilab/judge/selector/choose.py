@@ -98,8 +98,11 @@ def choose(tables: Any, settings: Any) -> Any:
 
 
 def _merit(verdict: Any) -> float:
-    """Goodput; where nothing is good, capacity decides, far below any goodput."""
-    return float(verdict.goodput_per_gpu + 1e-6 * verdict.capacity / verdict.gpus)
+    """Goodput; where nothing is good, far below any goodput, what could be served with gaps that
+    keep their limit: that is what admission control would save."""
+    if verdict.attainment > 0.02:
+        return float(verdict.goodput_per_gpu)
+    return float(1e-6 * verdict.capacity * (0.01 + verdict.within) / verdict.gpus)
 
 
 def _sorted(found: list[Any]) -> list[Any]:

@@ -54,6 +54,7 @@ class Steady:
     Attributes:
         capacity: requests/s it can carry; batch: sequences that decode; most: that fit.
         step: a decode step; gap: mean gap between tokens; stall: a step with a chunk in it.
+        room: tokens of the budget left for prompts.
         own: a prompt's own time; wait: mean time in the queue; chunks: steps of a prompt.
         busy: share of time that prompts take; rho, service: of the prompts' queue.
     """
@@ -69,6 +70,7 @@ class Steady:
     chunks: float
     busy: float
     rho: float
+    room: float
     service: float
 
     def __init__(self, **fields: Any) -> None:
@@ -122,6 +124,15 @@ def batch_size(step: Any, load: Load, busy: float, most: float) -> float:
     return high
 
 
+def _together(step: Any, load: Load, served: float, most: float) -> Any:
+    """(batch, busy): a prompt adds what depends on the batch, and the batch on what it adds."""
+    batch, busy = 0.5 * most, 0.0
+    for _ in range(4):
+        busy = min(0.99, served * prompt_time(step, load, batch))
+        batch = batch_size(step, load, busy, most)
+    return batch, busy
+
+
 def mixed(step: Any, load: Load, budget: float) -> Steady:
     """The steady state of an instance that computes prompts in chunks beside its decodes."""
     most = most_sequences(load)
@@ -132,14 +143,11 @@ def mixed(step: Any, load: Load, budget: float) -> Steady:
     work = prompt_time(step, load, most)
     full = decode_step(step, load, most)
     capacity = most / (steps * full + most * work)
-    room = max(16.0, budget - most * load.width)
-    capacity = min(capacity, 1.0 / (work + full * load.new / room))
-    served = min(load.rate, capacity)
-    busy = min(0.99, served * prompt_time(step, load, 0.0))
-    batch = batch_size(step, load, busy, most)
+    batch, busy = _together(step, load, min(load.rate, capacity), most)
     here = decode_step(step, load, batch)
     work = prompt_time(step, load, batch)
     room = max(16.0, budget - batch * load.width)
+    capacity = min(capacity, 1.0 / (work + here * load.new / room))
     chunks = max(1.0, math.ceil(load.new / room))
     service = work + here * load.new / room
     rho = load.rate * service
@@ -155,6 +163,7 @@ def mixed(step: Any, load: Load, budget: float) -> Steady:
         step=here,
         stall=here + chunk,
         chunks=chunks,
+        room=room,
         own=work + chunks * here,
         wait=wait,
         busy=busy,

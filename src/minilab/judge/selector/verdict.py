@@ -36,6 +36,7 @@ class Verdict:
     ttft: float
     itl: float
     stall: float
+    within: float
     attainment: float
     goodput: float
     goodput_per_gpu: float
@@ -59,12 +60,13 @@ class Whole:
 
 
 class Times:
-    """Mean TTFT, mean gap, and a gap into which a prompt falls (s)."""
+    """Mean TTFT, mean gap, a gap with a prompt in it (s), the share within the gap limit."""
 
-    def __init__(self, ttft: float, itl: float, stall: float) -> None:
+    def __init__(self, ttft: float, itl: float, stall: float, within: float) -> None:
         self.ttft = ttft
         self.itl = itl
         self.stall = stall
+        self.within = within
 
 
 def judge(settings: Any, stack: Any, server: Any, instances: int) -> Verdict:
@@ -132,7 +134,8 @@ def _mixed(settings: Any, server: Any, load: Load, stack: Any, instances: int) -
     }
     layout = f"{instances} x tp{server.tp}"
     whole = Whole(instances * server.tp, layout, run.capacity * instances, run.batch * instances)
-    return _verdict(settings, stack, server.tp, whole, bars, Times(ttft, run.gap, run.stall), good)
+    times = Times(ttft, run.gap, run.stall, within)
+    return _verdict(settings, stack, server.tp, whole, bars, times, good)
 
 
 def _split(
@@ -147,10 +150,10 @@ def _split(
     wire = settings.rate / prefills * moved
     ttft = step.overhead + first.wait + first.own
     good = 0.0
+    within = _transfer_share(settings, load, rest, moved, min(wire, 0.99))
     if first.wait < math.inf and wire < 1.0 and settings.rate < rest.capacity:
         limit = settings.ttft - step.overhead
-        good = _tail(limit, first.own, first.wait, first.rho)
-        good *= _transfer_share(settings, load, rest, moved, wire)
+        good = _tail(limit, first.own, first.wait, first.rho) * within
     bars = {
         "prefill_compute": max(first.busy, first.own / settings.ttft),
         "decode_bandwidth": _decode_bar(settings, step, load, rest, served),
@@ -161,7 +164,8 @@ def _split(
     capacity = min(first.capacity, rest.capacity, prefills / moved)
     layout = f"{prefills}P + {decodes}D x tp{server.tp}"
     whole = Whole((prefills + decodes) * server.tp, layout, capacity, rest.batch * decodes)
-    return _verdict(settings, stack, server.tp, whole, bars, Times(ttft, rest.gap, rest.step), good)
+    times = Times(ttft, rest.gap, rest.step, within)
+    return _verdict(settings, stack, server.tp, whole, bars, times, good)
 
 
 def _verdict(
@@ -180,6 +184,7 @@ def _verdict(
         ttft=times.ttft,
         itl=times.itl,
         stall=times.stall,
+        within=times.within,
         attainment=good,
         goodput=goodput,
         goodput_per_gpu=goodput / whole.gpus,
@@ -231,19 +236,29 @@ def _first_share(settings: Any, step: Step, load: Load, run: Any) -> float:
 def _gap_share(settings: Any, load: Load, run: Any) -> float:
     """Share of requests whose p99 gap is within the limit.
 
-    A gap is a step. A prompt that joins makes the step longer; with g gaps per answer, more than
-    max(1, g/100) such steps put the p99 at the long one.
+    A gap is a step, and prompts that arrive during one step make the next one longer. How many may
+    join before a step breaks the limit says how often it is broken (Poisson arrivals); of g gaps a
+    hundredth may be.
     """
     if run.step > settings.itl:
         return 0.0
-    if run.stall <= settings.itl:
-        return 1.0
     gaps = load.output / load.emitted
-    met = load.rate * gaps * run.step / (1.0 - run.busy) * run.chunks
-    allowed = math.floor(gaps / 100.0)
-    term = total = math.exp(-met)
-    for count in range(1, int(min(allowed, 60)) + 1):
-        term *= met / count
+    if run.stall > settings.itl:  # even one chunk is too long
+        broken = load.rate * run.step / (1.0 - run.busy) * run.chunks
+    else:
+        each = run.own - run.chunks * run.step
+        join = (settings.itl - run.step) / each if each > 0 else math.inf
+        if join * load.new >= run.room:
+            return 1.0  # the budget is spent before the limit is
+        broken = 1.0 - poisson(load.rate * run.step / (1.0 - run.busy), int(join))
+    return poisson(gaps * broken, int(min(60.0, gaps / 100.0)))
+
+
+def poisson(mean: float, most: int) -> float:
+    """P(N <= most) for a Poisson count."""
+    term = total = math.exp(-mean)
+    for count in range(1, most + 1):
+        term *= mean / count
         total += term
     return min(1.0, total)
 
@@ -255,5 +270,6 @@ def _transfer_share(settings: Any, load: Load, rest: Any, moved: float, wire: fl
     gaps = load.output / load.emitted
     if gaps > 100.0:
         return 1.0
-    waited = moved + wire * moved / (2.0 * (1.0 - wire)) + 1.5 * rest.step
-    return 1.0 if waited <= settings.itl else 0.0
+    # The KV waits for the step under way to end, then the token takes a step of its own.
+    spare = settings.itl - moved - wire * moved / (2.0 * (1.0 - wire)) - rest.step
+    return float(max(0.0, min(1.0, spare / rest.step)))
