@@ -56,8 +56,9 @@ def main() -> None:
     rows = [sanity.row(name, g, found["fp32"], args.seed).as_dict() for name, g in found.items()]
     for row in tqdm(rows, desc="probes"):
         logits: Callable[..., Any] = models[row["name"]].logits
-        row["needle"] = probes.needle(logits, tokenizer.encode, sanity.text("calibration"))
-        row["copy"] = probes.copy(logits, ids)
+        text = sanity.text("calibration")
+        row["needle"] = probes.needle(logits, tokenizer.encode, text, tokens=200, codes=3)
+        row["copy"] = probes.copy(logits, ids, length=96, rounds=3)
     name = "model.layers.3.mlp.up_proj.weight"
     path = write(
         NAME,
