@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from importlib.metadata import version
@@ -23,7 +24,7 @@ from tqdm import tqdm
 from minilab.engine.gguf_file import GgufFile
 from minilab.engine.load import smollm2_file
 from minilab.engine.quant import probes, sanity
-from minilab.engine.quant.divergence import Guesses, compare
+from minilab.engine.quant.divergence import Guesses, Reference
 from minilab.engine.quant.grid import already_on_grid
 from minilab.engine.quant.passes import Pass
 from minilab.engine.tokenizer import Tokenizer
@@ -37,7 +38,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--judge", action="store_true", help="only judge the stored rows anew")
     args = parser.parse_args()
+    if args.judge:
+        _judge_again()
+        return
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     file = GgufFile(smollm2_file())
     config, weights = file.load(torch.device("cpu"), torch.float32)
@@ -57,8 +62,8 @@ def main() -> None:
     for row in tqdm(rows, desc="probes"):
         logits: Callable[..., Any] = models[row["name"]].logits
         text = sanity.text("calibration")
-        row["needle"] = probes.needle(logits, tokenizer.encode, text, tokens=200, codes=3)
-        row["copy"] = probes.copy(logits, ids, length=96, rounds=3)
+        row["needle"] = probes.needle(logits, tokenizer.encode, text, tokens=128, codes=1)
+        row["copy"] = probes.copy(logits, ids, length=64, rounds=2)
     name = "model.layers.3.mlp.up_proj.weight"
     path = write(
         NAME,
@@ -82,6 +87,13 @@ def main() -> None:
     print(path)
 
 
+def _judge_again() -> None:
+    found = json.loads((RESULTS / f"{NAME}.json").read_text())
+    for row in found["rows"]:
+        row["verdict"] = sanity.judge(row["kl"][0], row["ppl_change"][1])
+    write(NAME, found)
+
+
 def _windows(models: dict[str, Pass], ids: list[int], partial: Path) -> dict[str, Guesses]:
     """Every model's guesses, window by window; those in ``partial`` are not computed again."""
     kept = dict(np.load(partial)) if partial.exists() else {}
@@ -91,9 +103,10 @@ def _windows(models: dict[str, Pass], ids: list[int], partial: Path) -> dict[str
         if f"{start}/{len(models) - 1}" in kept:
             continue
         part = ids[start : start + size + 1]
-        reference = models["fp32"].logits(part)
+        logits = models["fp32"].logits(part)
+        reference = Reference.of(logits, part)
         for at, model in enumerate(models.values()):
-            one = compare(reference if at == 0 else model.logits(part), reference, part)
+            one = reference.compare(logits if at == 0 else model.logits(part))
             kept[f"{start}/{at}"] = np.stack([one.surprise, one.kl, one.agrees])
         np.savez(partial, **kept)
     return {

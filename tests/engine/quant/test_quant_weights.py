@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from minilab.engine.load import load_llm
 from minilab.engine.quant import awq, gptq
 from minilab.engine.quant.calibrate import input_scales, matrix_inputs
 from minilab.engine.quant.checkpoint import FILE, load_quantised, save_fp8, save_int4
@@ -14,6 +15,7 @@ from minilab.engine.quant.fp8_weights import dynamic, round_weight, static
 from minilab.engine.quant.grid import already_on_grid, round_to_nearest
 from minilab.engine.quant.passes import Pass, matrices
 from minilab.engine.quant.sanity import in_place
+from minilab.engine.sampling import SamplingParams
 from minilab.engine.tiny import TINY, random_weights
 from minilab.facts.errors import InputError
 
@@ -170,6 +172,18 @@ def test_int4_files_load_back_bit_exact(
     logits = Pass(config, loaded).logits(list(range(30)))
     wanted = Pass(TINY, {**loaded, **in_place(loaded, grids)}).logits(list(range(30)))
     assert torch.equal(logits, wanted)
+
+
+def test_the_engine_loads_them(weights, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """By the same call as any other folder: a user does not say which format a checkpoint has."""
+    grids = {n: round_to_nearest(weights[n + ".weight"], 32) for n in matrices(TINY)}
+    save_int4(tmp_path, HF, weights, grids, "gptq")
+    llm = load_llm(tmp_path)
+    rules = SamplingParams(temperature=0, max_tokens=5, ignore_eos=True)
+    ids = llm.generate([list(range(40, 60))], rules)[0].token_ids
+    loaded = load_quantised(tmp_path)[1]
+    logits = Pass(TINY, loaded).logits(list(range(40, 60)) + ids)
+    assert logits[19:-1].argmax(1).tolist() == ids
 
 
 def test_act_order_is_followed(weights: dict[str, torch.Tensor], tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -45,14 +45,34 @@ class Guesses:
         return Guesses(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
 
 
+@dataclass(frozen=True)
+class Reference:
+    """The unchanged model's guesses on some tokens: what every row is held against."""
+
+    token_ids: Sequence[int]
+    log_probs: torch.Tensor
+    probs: torch.Tensor
+    first: torch.Tensor
+
+    @classmethod
+    def of(cls, logits: torch.Tensor, token_ids: Sequence[int]) -> Reference:
+        """From [num_tokens, vocab_size] for ``token_ids``; the last row guesses nothing."""
+        log_probs = logits[:-1].float().log_softmax(-1)
+        return cls(token_ids, log_probs, log_probs.exp(), log_probs.argmax(1))
+
+    def compare(self, logits: torch.Tensor) -> Guesses:
+        """Another model's [num_tokens, vocab_size] for the same tokens."""
+        ours = logits[:-1].float().log_softmax(-1)
+        wanted = torch.tensor(self.token_ids[1:], device=ours.device)
+        surprise = -ours.gather(1, wanted[:, None])[:, 0]
+        kl = (self.probs * (self.log_probs - ours)).sum(1).clamp(min=0)
+        agrees = ours.argmax(1) == self.first
+        return Guesses(*(x.double().cpu().numpy() for x in (surprise, kl, agrees)))
+
+
 def compare(logits: torch.Tensor, reference: torch.Tensor, token_ids: Sequence[int]) -> Guesses:
     """Both [num_tokens, vocab_size] for the same ``token_ids``; the last row guesses nothing."""
-    ours, theirs = (x[:-1].float().log_softmax(-1) for x in (logits, reference))
-    wanted = torch.tensor(token_ids[1:], device=ours.device)
-    surprise = -ours.gather(1, wanted[:, None])[:, 0]
-    kl = (theirs.exp() * (theirs - ours)).sum(1).clamp(min=0)
-    agrees = ours.argmax(1) == theirs.argmax(1)
-    return Guesses(*(x.double().cpu().numpy() for x in (surprise, kl, agrees)))
+    return Reference.of(reference, token_ids).compare(logits)
 
 
 def perplexity(logits: torch.Tensor, token_ids: Sequence[int]) -> float:

@@ -18,7 +18,7 @@ import torch
 from minilab.engine.config import DecoderConfig
 from minilab.engine.quant import awq, fp8_weights, gptq
 from minilab.engine.quant.calibrate import input_scales, kv_statistics, matrix_inputs
-from minilab.engine.quant.divergence import Guesses, Interval, compare, intervals
+from minilab.engine.quant.divergence import Guesses, Interval, Reference, intervals
 from minilab.engine.quant.grid import Grid, round_to_nearest
 from minilab.engine.quant.kv_format import KVFormat
 from minilab.engine.quant.passes import InputHook, KVHook, Pass, matrices
@@ -27,6 +27,8 @@ from minilab.engine.quant.scales import KVScales
 WINDOW = 512
 BROKEN_KL = 1.0
 """Mean KL in nats from which a format is called broken: half of the first choices are gone."""
+WORSE_KL = 0.05
+"""Below it a worse perplexity is taken for noise, whatever its interval says of this text."""
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -53,11 +55,8 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """ "broken" (a wrong scale, a wrong format), "visible", or "noise"."""
-        if self.kl.value >= BROKEN_KL:
-            return "broken"
-        inside = self.ppl_change.low <= 0 <= self.ppl_change.high
-        return "noise" if inside else "visible"
+        """See ``judge``."""
+        return judge(self.kl.value, self.ppl_change.low)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -70,6 +69,14 @@ class Row:
             "tokens": self.tokens,
             "verdict": self.verdict,
         }
+
+
+def judge(kl: float, ppl_change_low: float) -> str:
+    """ "broken": a wrong scale or format. "worse": KL of note, and perplexity rose beyond its
+    interval. "noise": neither."""
+    if kl >= BROKEN_KL:
+        return "broken"
+    return "worse" if kl >= WORSE_KL and ppl_change_low > 0 else "noise"
 
 
 def text(part: str = "evaluation") -> str:
@@ -96,10 +103,11 @@ def table(
     parts: dict[str, list[Guesses]] = {name: [] for name in ("fp32", *changes)}
     for start in range(0, len(token_ids) - 1, window):
         ids = token_ids[start : start + window + 1]
-        reference = base.logits(ids)
-        parts["fp32"].append(compare(reference, reference, ids))
+        logits = base.logits(ids)
+        reference = Reference.of(logits, ids)
+        parts["fp32"].append(reference.compare(logits))
         for name, model in models.items():
-            parts[name].append(compare(model.logits(ids), reference, ids))
+            parts[name].append(reference.compare(model.logits(ids)))
             if progress is not None:
                 progress(name)
     joined = {name: Guesses.join(found) for name, found in parts.items()}
