@@ -38,6 +38,7 @@ ACCOUNTS = {
     "01_goodput.ipynb": Account(code=41, checked=7, skipped=0),
     "03a_prefix_cache.ipynb": Account(code=28, checked=5, skipped=0),
     "03b_kv_tiers.ipynb": Account(code=24, checked=7, skipped=0),
+    "05_quantisation.ipynb": Account(code=34, checked=6, skipped=0),
     "evidence/03_prefix.ipynb": Account(code=9, checked=7, skipped=0),
     "evidence/03_routing.ipynb": Account(code=17, checked=9, skipped=0),
     "evidence/04_spec.ipynb": Account(code=11, checked=8, skipped=0),
