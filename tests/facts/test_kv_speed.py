@@ -53,7 +53,8 @@ def test_gain_on_an_l4() -> None:
 def test_support_by_gpu() -> None:
     """FA2 has no FP8 KV: on an A100 the flag changes the backend, on an H100 it does not."""
     by_gpu = {
-        name: {r.backend: r for r in kv_support(get_gpu(name))} for name in ("a100", "h100", "t4")
+        name: {r.backend: r for r in kv_support(get_gpu(name))}
+        for name in ("a100-80g", "h100", "t4")
     }
     assert not by_gpu["a100-80g"]["FLASH_ATTN (FA2)"].fp8
     assert "FLASH_ATTN (FA3)" in by_gpu["h100"] and "FLASH_ATTN (FA3)" not in by_gpu["a100-80g"]
