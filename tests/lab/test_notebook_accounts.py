@@ -35,9 +35,8 @@ class Account(NamedTuple):
 
 ACCOUNTS = {
     "00_from_engine.ipynb": Account(code=27, checked=7, skipped=0),
-    "01_goodput.ipynb": Account(code=37, checked=7, skipped=0),
-    "02_pd_split.ipynb": Account(code=31, checked=9, skipped=0),
     "01_goodput.ipynb": Account(code=41, checked=7, skipped=0),
+    "02_pd_split.ipynb": Account(code=31, checked=9, skipped=0),
     "03a_prefix_cache.ipynb": Account(code=28, checked=5, skipped=0),
     "03b_kv_tiers.ipynb": Account(code=24, checked=7, skipped=0),
     "05_quantisation.ipynb": Account(code=34, checked=6, skipped=0),
