@@ -129,7 +129,7 @@ def view(log: Any, slo: Limits) -> dict[str, Any]:
     """Goodput of a log by these limits, and the latencies behind it."""
     from minilab.facts.slo import SLOSet, goodput, summary
 
-    limits = ",".join(f"{name}={value / 1e3:g}" for name, value in slo.items())
+    limits = ",".join(f"{name}={value / 1e3:g}s" for name, value in slo.items())
     judged, found = goodput(log, SLOSet.parse(limits), 1), summary(log)
     return {
         "good": judged.good,
