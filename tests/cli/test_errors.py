@@ -41,7 +41,7 @@ NAMES = {
     "trace": (("sim", "--trace", "azure-conv-2032"), "did you mean azure-conv-2023"),
     "model": (("sim", "--model", "lama-3.1-8b"), "did you mean llama-3.1-8b"),
     "gpu": (("sim", "--gpu", "h1000"), "did you mean h100"),
-    "router": ((*SIM, "--router", "least"), "did you mean least-load"),
+    "router": ((*SIM, "--router", "least"), "least-load?"),
     "policy": ((*SIM, "--policy", "prefil-first"), "did you mean prefill-first"),
     "weight dtype": ((*SIM, "--weight-dtype", "fp9"), "did you mean fp8"),
     "KV dtype": ((*SIM, "--kv-dtype", "fp9"), "did you mean fp8"),
