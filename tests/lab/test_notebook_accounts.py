@@ -43,6 +43,7 @@ ACCOUNTS = {
     "05_quantisation.ipynb": Account(code=34, checked=6, skipped=0),
     "evidence/03_prefix.ipynb": Account(code=9, checked=7, skipped=0),
     "evidence/03_routing.ipynb": Account(code=17, checked=9, skipped=0),
+    "evidence/05_quant.ipynb": Account(code=10, checked=9, skipped=0),
     "evidence/04_spec.ipynb": Account(code=11, checked=8, skipped=0),
 }
 

@@ -121,6 +121,14 @@ def row(name: str, found: Guesses, base: Guesses, seed: int = 0) -> Row:
     return Row(name, ppl, said["ppl_change"], said["kl"], said["agreement"], len(found.kl))
 
 
+KV_ROWS = (
+    "bf16", "e4m3 scale 1.0", "e4m3 per tensor", "e4m3 per tensor, 99.9 %", "e4m3 per head",
+    "e4m3 per token-head", "e5m2 scale 1.0", "int8 per tensor", "int8 per head",
+    "int8 per token-head", "int4 per head", "int4 per token-head", "e4m3 scale / 64",
+    "e4m3 scale x 4096",
+)  # fmt: skip
+
+
 def kv_changes(
     config: DecoderConfig, weights: Weights, calibration: Sequence[int]
 ) -> dict[str, Change]:
@@ -128,7 +136,7 @@ def kv_changes(
     seen = kv_statistics(config, weights, calibration)
     constant = KVScales.constant("e4m3", config.num_layers)
     e4m3 = seen.scales("e4m3", "tensor")
-    formats = {
+    formats = {  # in the order of KV_ROWS
         "bf16": KVFormat("bf16"),
         "e4m3 scale 1.0": KVFormat("e4m3", constant),
         "e4m3 per tensor": KVFormat("e4m3", e4m3),
