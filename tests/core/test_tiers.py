@@ -80,6 +80,7 @@ def test_tiers_as_text() -> None:
     assert (near.name, near.gib, near.read, near.shared) == ("cpu", 2.0, 50e9, False)
     assert far.name == "remote" and far.shared
     assert parse_tiers("") == ()
+    assert [t.read for t in parse_tiers("cpu:read=2e+09+ssd:read=1e+9")] == [2e9, 1e9]
     for text, says in (
         ("gpu", "known are cpu"),
         ("cpu:size=1", "no field 'size'"),

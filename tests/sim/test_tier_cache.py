@@ -130,6 +130,16 @@ def test_an_inclusive_tier_no_larger_than_hbm_adds_nothing() -> None:
     assert sum(one["cpu"]["stored_blocks"] for one in log.meta["tiers"]) > 1000
 
 
+def test_one_remote_store_serves_what_another_instance_computed() -> None:
+    """Round robin spreads equal prompts over instances: only a store of all has most of them."""
+    turns = SMALL.with_(instances=4, kv_blocks=300, limit=400)
+    loaded = {}
+    for tier in ("cpu", "remote"):
+        log = turns.with_(tiers=f"{tier}:gib=400:read=5e+10:write=5e+10").run()
+        loaded[tier] = sum(one[tier]["loaded_tokens"] for one in log.meta["tiers"])
+    assert loaded["remote"] > 1.3 * loaded["cpu"] > 0
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -86,7 +87,12 @@ def make_router(text: str, seed: int = 0, faults: str = "", **given: float) -> R
     def make() -> Router:
         return policy(**values)
 
-    return _with_faults(make, [part for part in faults.split("+") if part])
+    return _with_faults(make, fault_names(faults))
+
+
+def fault_names(faults: str) -> list[str]:
+    """The single faults of a text, numbers included; the plus of ``1e+02`` separates nothing."""
+    return [part for part in re.split(r"\+(?=[a-z])", faults) if part]
 
 
 def _with_faults(make: Callable[[], Router], faults: list[str]) -> Router:

@@ -8,6 +8,7 @@ them again. The bytes themselves are somebody else's: the simulator's clock, or 
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def parse_tiers(text: str) -> tuple[TierSpec, ...]:
         ValueError: an unknown tier or field, or a number that is not above 0.
     """
     tiers = []
-    for part in filter(None, text.split("+")):
+    for part in filter(None, re.split(r"\+(?=[a-z])", text)):  # not that of 2e+09
         name, *options = part.split(":")
         if name not in PRIORS:
             raise ValueError(f"tier {name!r}; known are {', '.join(PRIORS)}")

@@ -18,7 +18,7 @@ from minilab.core.block_hash import SegmentHasher
 from minilab.core.config import POLICIES, SchedulerConfig
 from minilab.core.instance import Instance
 from minilab.core.router import Router
-from minilab.core.routers import FAULTS, ROUTERS, make_router
+from minilab.core.routers import FAULTS, ROUTERS, fault_names, make_router
 from minilab.core.scheduler import Scheduler
 from minilab.facts.capacity import default_kv_blocks
 from minilab.facts.cost import StepCost, WfksCost, cost_from_dict
@@ -229,7 +229,7 @@ class Experiment:
         name, faults = self.router.partition(":")[0], self.router_faults
         if name not in ROUTERS:
             raise unknown_name("router", name, ROUTERS)
-        for fault in filter(None, faults.split("+")):
+        for fault in fault_names(faults):
             if fault.partition("=")[0] not in FAULTS:
                 raise unknown_name("router fault", fault.partition("=")[0], FAULTS)
         try:

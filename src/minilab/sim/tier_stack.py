@@ -47,7 +47,7 @@ def tier_stack(experiment: Experiment) -> Callable[[], dict[str, Any]]:
     shared = {spec.name: store(spec.gib) for spec in specs if spec.shared}
 
     def make() -> dict[str, Any]:
-        stores = [shared.get(spec.name) or store(spec.gib) for spec in specs]
+        stores = [shared[s.name] if s.shared else store(s.gib) for s in specs]
         rule = RULES[experiment.tier_rule]
         return {"tiers": TierCache(specs, stores, experiment.block_size, block, prefill, rule)}
 
