@@ -143,6 +143,8 @@ class Instance:
         """Decode steps of the current run that have begun at ``now``; 0 when there are none."""
         if self.until < 0 or not self.plan.num_decodes:
             return 0
+        if self.steps == 1:
+            return 1
         return steps_begun(now - self.start, self.first, self.slope, self.steps)
 
     def cut(self, now: int) -> bool:
@@ -199,12 +201,13 @@ class InstanceView:
     cuts nothing; times are ticks and not before the run in progress began.
     """
 
-    __slots__ = ("_instance", "_matched", "_scheduler")
+    __slots__ = ("_answer", "_asked", "_instance", "_matched", "_scheduler")
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._scheduler: Any = instance.scheduler
         self._matched = (-1, 0)
+        self._asked, self._answer = (-1, -1, -1), 0
 
     @property
     def running(self) -> int:
@@ -240,10 +243,20 @@ class InstanceView:
         """KV blocks that can be found by content."""
         return int(self._instance.scheduler.pool.num_cached)
 
+    def _begun(self, now: int) -> int:
+        """``Instance.begun_at``, worked out once for all that is asked at one moment."""
+        run = self._instance
+        if run.until < 0 or run.steps == 1:
+            return run.begun_at(now)
+        key = (now, run.start, run.until)
+        if key != self._asked:
+            self._asked, self._answer = key, run.begun_at(now)
+        return self._answer
+
     def tokens_at(self, now: int) -> int:
         """KV tokens of running requests that are computed at ``now``."""
         run = self._instance
-        begun = run.begun_at(now)
+        begun = self._begun(now)
         over = begun if begun and now >= run.end_of(begun) else begun - 1
         tokens: int = self._scheduler.tokens_in_flight(max(0, over))
         return tokens
@@ -255,10 +268,7 @@ class InstanceView:
 
     def match(self, request: RequestState) -> int:
         """Prompt tokens of ``request`` that this instance's cache holds when it arrives."""
-        run = self._instance
-        # The blocks of a run's first step are taken when it is planned.
-        begun = run.begun_at(request.queued_at) if run.steps > 1 else 1
-        found: int = self._scheduler.match(request, begun)
+        found: int = self._scheduler.match(request, self._begun(request.queued_at))
         self._matched = (request.id, found)
         return found
 

@@ -52,12 +52,10 @@ class PrefixIndex:
         keys, cached = request.block_hashes, self.pool.cached
         if len(keys) < request.num_prompt_tokens // self.block_size:
             self._hasher.extend(request, request.num_prompt_tokens)
-        found = 0
-        for key in keys:
+        for found, key in enumerate(keys):
             if key not in cached:
                 return found
-            found += 1
-        return min(found, (request.num_tokens - 1) // self.block_size)
+        return min(len(keys), (request.num_tokens - 1) // self.block_size)
 
     def publish(self, request: RequestState) -> None:
         """Publish the full blocks computed since the last call, as far as hashes are known."""

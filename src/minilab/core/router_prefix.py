@@ -97,18 +97,19 @@ class OverlapCost:
 
     def choose(self, request: RequestState, views: Sequence[View]) -> int:
         """See ``Router``."""
-        costs = [self._cost(request, view) for view in views]
+        now, own = request.queued_at, request.num_prompt_tokens
+        # In tokens: a block is as long for both terms, so its length divides out.
+        costs = [
+            self.weight * (view.pending_tokens + own - view.match(request))
+            + view.tokens_at(now)
+            + own
+            for view in views
+        ]
         low, high = min(costs), max(costs)
         if not self.temperature or low == high:
             return costs.index(low)
         scale = self.temperature * (high - low)
         return self._random.choices(range(len(views)), [exp((low - c) / scale) for c in costs])[0]
-
-    def _cost(self, request: RequestState, view: View) -> float:
-        """In tokens: a block is as long for both terms, so its length divides out."""
-        own = request.num_prompt_tokens
-        prefill = view.pending_tokens + own - view.match(request)
-        return self.weight * prefill + view.tokens_at(request.queued_at) + own
 
 
 class LoadAwareScore:

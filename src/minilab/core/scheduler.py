@@ -104,6 +104,8 @@ class Scheduler:
 
     def pending_tokens(self) -> int:
         """Known tokens that no step has computed, less what routers expect to find cached."""
+        if not self.waiting and not self.prefilling:
+            return 0
         pending = 0
         for request in self.waiting:
             pending += request.num_tokens - request.expected_hit
