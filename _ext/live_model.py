@@ -92,7 +92,9 @@ class Live(SphinxDirective):
         html = (
             f'<link rel="stylesheet" href="{root}_static/live/live.css">'
             f'<div class="live" data-live="{kind}" data-root="{root}_static/">{inner}</div>'
-            f'<script type="module" src="{root}_static/live/live.mjs"></script>'
+            # From a file:// address a browser starts no worker; the default then stays.
+            '<script>if (location.protocol !== "file:") '
+            f'import(new URL("{root}_static/live/live.mjs", document.baseURI));</script>'
         )
         return [nodes.raw("", html, format="html")]
 
