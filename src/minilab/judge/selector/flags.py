@@ -58,7 +58,8 @@ def launch(settings: Any, told: dict[str, Any]) -> dict[str, str]:
 def refute(settings: Any) -> str:
     """The load that would show the recommendation wrong."""
     return (
-        f"minilab load --url http://127.0.0.1:8000 --model MODEL --synthetic --rate {settings.rate:g} "
-        f"--prompt-tokens {settings.prompt:.0f} --output-tokens {settings.output:.0f} "
+        "minilab load --url http://127.0.0.1:8000 --model MODEL --synthetic "
+        f"--rate {settings.rate:g} --prompt-tokens {settings.prompt:.0f} "
+        f"--output-tokens {settings.output:.0f} "
         f"--slo ttft={settings.ttft:g},itl={settings.itl:g}"
     )
