@@ -159,6 +159,26 @@ def _number(row: Mapping[str, str], name: str) -> float:
     return value if math.isfinite(value) else 0.0
 
 
+def number(row: Mapping[str, str], name: str) -> float:
+    """A column as a number, 0 where it is empty. Raises InputError for a word."""
+    return _number(row, name)
+
+
+def model_name(row: Mapping[str, str]) -> str:
+    """Our name of a row's model. Raises InputError for one without geometry."""
+    if row["model_path"] not in _MODELS:
+        raise InputError(f"{row['id']}: no geometry for {row['model_path']}")
+    return _MODELS[row["model_path"]]
+
+
+def silicon_concurrency(row: Mapping[str, str]) -> int:
+    """Clients of the closed loop that was measured. Raises InputError where it is not said."""
+    found = re.search(r"silicon_concurrency=(\d+)", row["silicon_data_source"])
+    if found is None:
+        raise InputError(f"{row['id']}: the load is unknown")
+    return int(found[1])
+
+
 def parse(row: Mapping[str, str]) -> SiliconRow:
     """A raw row in our words. Raises InputError where it does not say what is needed."""
     name = row["id"]
