@@ -188,6 +188,7 @@ print(llm.tiers.loaded_tokens[0], llm.tiers.failed_loads)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_serve_each_others_prefixes(tmp_path: Path) -> None:
     """At the same time, on one folder: each asks first for what the other one has just computed."""
 
