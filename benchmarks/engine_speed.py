@@ -137,9 +137,11 @@ def main() -> int:
     checkpoint = load(smollm2_file())
     asked = prompts(checkpoint[0].vocab_size, options.seed)
     run(engine(checkpoint, options.budget), [prompt[:32] for prompt in asked])  # warm up
-    runs = [run(engine(checkpoint, options.budget), asked) for _ in range(options.repeats)]
-    for one in runs:
-        print({key: round(value, 4) for key, value in one.items()}, file=sys.stderr)
+    runs = []
+    for _ in range(options.repeats):
+        runs.append(run(engine(checkpoint, options.budget), asked))
+        told = {key: round(value, 4) for key, value in runs[-1].items()}
+        print(told, file=sys.stderr, flush=True)
     result = {
         "what": "SmolLM2-135M fp32, 16 concurrent requests of 256 prompt and 128 output tokens",
         "host": host | {"torch": torch.__version__, "threads": torch.get_num_threads()},

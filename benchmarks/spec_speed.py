@@ -167,6 +167,7 @@ def main() -> int:
 
     from minilab.engine.gguf_file import GgufFile
     from minilab.engine.load import smollm2_file
+    from minilab.engine.spec.metrics import DraftCounts
     from minilab.engine.tokenizer import Tokenizer
 
     torch.set_num_threads(options.threads or os.cpu_count() or 1)
@@ -174,11 +175,11 @@ def main() -> int:
     tokenizer = Tokenizer.from_gguf(file.fields)
     checkpoint = file.load(torch.device("cpu"), torch.float32)
     ids = {kind: tokenizer.encode(chat(prompt), False) for kind, prompt in PROMPTS.items()}
-    timed(engine(checkpoint, 1, drafts=True), [ids["story"][:40]])  # warm up
     rows: dict[str, Any] = {}
+    plain, llm = (engine(checkpoint, 1, drafts) for drafts in (False, True))
     for kind, prompt in ids.items():
-        (without,), slow = timed(engine(checkpoint, 1, drafts=False), [prompt])
-        llm = engine(checkpoint, 1, drafts=True)
+        (without,), slow = timed(plain, [prompt])
+        llm.executor.speculation.counts = DraftCounts()
         (with_drafts,), fast = timed(llm, [prompt])
         counts = llm.executor.speculation.counts
         rows[kind] = {
