@@ -21,3 +21,4 @@ def test_stored_table_ranks_formats_as_published() -> None:
     assert kl["e4m3 scale x 4096"] < 0.1
     assert kl["int4 AWQ"] < kl["int4 RTN"] and kl["int4 GPTQ"] < kl["int4 RTN"]
     assert found["weights_on_a_4_bit_grid_of_32"] and not found["weights_on_a_4_bit_grid_of_128"]
+    assert rows["fp32"]["copy"] > 0.8 > 0.2 > rows["e4m3 scale / 64"]["copy"]
