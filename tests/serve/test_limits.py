@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import httpx
 import openai
 import pytest
 from serving import wait_for
 
+from minilab.core.request import RequestState
+from minilab.engine.generation import Generation
 from minilab.facts.errors import InputError
+from minilab.serve.channel import Channel
+from minilab.serve.engine_loop import Job, Served
 from minilab.serve.limits import ServeLimits
 
 ASKED = {"prompt": "one two three", "max_tokens": 6, "temperature": 0, "ignore_eos": True}
@@ -114,6 +120,27 @@ def test_a_broken_engine_is_told_to_everyone(threads, make_site) -> None:
     site._thread.join(20)
     assert not site._thread.is_alive()  # the server ends by itself
     assert isinstance(site.service.broken, TypeError)
+
+
+def test_a_request_that_is_over_leaves_nothing_behind(make_site, threads) -> None:
+    """Whatever its end: a server runs for weeks, and a few bytes per request are gigabytes."""
+    site = make_site(limits=ServeLimits(max_queue=1, request_timeout=5.0))
+    for _ in range(3):
+        site.post("/v1/completions", ASKED)
+        site.post("/v1/completions", {**ASKED, "stream": True})
+        site.post("/v1/completions", {**ASKED, "prompt": "x" * 5000})
+        with suppress(httpx.ReadTimeout):
+            httpx.post(f"{site.url}/v1/completions", json={**ASKED, "max_tokens": 900}, timeout=0.1)
+    crowd = [threads.submit(site.post, "/v1/completions", ASKED) for _ in range(30)]
+    assert {reply.result().status_code for reply in crowd} <= {200, 429}
+    site.nothing_left()
+    kept = (RequestState, Generation, Channel, Served, Job)
+
+    def none_alive() -> bool:
+        gc.collect()
+        return not any(isinstance(thing, kept) for thing in gc.get_objects())
+
+    wait_for(none_alive)
 
 
 def test_limits_are_above_zero() -> None:

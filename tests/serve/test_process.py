@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,36 +11,13 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
+from served_process import Process
 from serving import wait_for
 
 from minilab.cli.main import main
 from minilab.facts import runlog_io, slo
 
-SERVE = (sys.executable, "-m", "minilab.cli.main", "serve", "tiny", "--port", "0")
 ASKED = {"prompt": "one two", "temperature": 0, "ignore_eos": True}
-
-
-class Process:
-    """A running `minilab serve`."""
-
-    def __init__(self, *options: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [*SERVE, *options],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-        assert self.process.stderr is not None
-        first = self.process.stderr.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+", first)
-        assert found, first
-        self.url = found[0]
-
-    def end(self) -> tuple[int, str]:
-        """Exit status, and what it said."""
-        assert self.process.stderr is not None
-        said = self.process.stderr.read()
-        return self.process.wait(60), said
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ async def openai_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except web.HTTPException as error:
         return error_response(_from_aiohttp(request, error))
     except ConnectionError:
-        raise  # the client is gone: there is nobody to tell
+        return web.Response()  # the client is gone: nobody will read it, and nothing is wrong here
     except Exception:
         _log.exception("%s %s", request.method, request.path)
         return error_response(ApiError(500, "a fault of the server's own; its log says more"))
