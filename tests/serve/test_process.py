@@ -69,6 +69,7 @@ def test_sigterm_lets_what_runs_finish_and_takes_nothing_new(start, tmp_path) ->
     assert slo.goodput(written, "ttft=60s,itl=30s").attainment == 1.0
 
 
+@pytest.mark.slow
 def test_what_does_not_finish_in_time_is_told(start) -> None:
     """A stream cut without a word looks like a whole text."""
     served = start("--drain-timeout", "0.2")
@@ -84,6 +85,7 @@ def test_what_does_not_finish_in_time_is_told(start) -> None:
     assert status == 0 and "1 requests did not finish in time" in said
 
 
+@pytest.mark.slow
 def test_a_key_from_the_environment(start) -> None:
     """On the command line every user of the machine would read it."""
     served = start(MINILAB_API_KEY="from-outside")

@@ -25,6 +25,7 @@ from minilab.cli import (
     load_cmd,
     models_cmd,
     place,
+    route_cmd,
     select_cmd,
     serve_cmd,
     sim,
@@ -89,6 +90,7 @@ def parser() -> Parser:
         calibrate,
         generate,
         serve_cmd,
+        route_cmd,
     ):
         module.add(commands)
     return top

@@ -10,12 +10,13 @@ from aiohttp import web
 
 from minilab.serve import metrics
 from minilab.serve.api_error import ApiError
+from minilab.serve.event_stream import EventStream
 from minilab.serve.fields import Fields
 from minilab.serve.guards import openai_errors, wants_key
 from minilab.serve.replies import ChatReply, CompletionReply, Reply, Usage
 from minilab.serve.request_form import Chat, Completion, read_chat, read_completion
 from minilab.serve.service import Running, Service
-from minilab.serve.streams import EventStream, stream_reply
+from minilab.serve.streams import stream_reply
 
 
 class Api:

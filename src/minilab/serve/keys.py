@@ -33,3 +33,19 @@ def api_keys(path: str | None) -> list[str]:
         return read_lines(path, "one API key")
     key = os.environ.get(VARIABLE, "").strip()
     return [key] if key else []
+
+
+def tenants(path: str | None) -> dict[str, str]:
+    """API key to cache salt, from lines of the two; nobody without a file.
+
+    Raises:
+        InputError: a line that is not two words, or a key that comes twice.
+    """
+    found: dict[str, str] = {}
+    for line in read_lines(path, "an API key and a salt") if path is not None else ():
+        key, _, salt = line.partition(" ")
+        if not salt.strip() or key in found:
+            told = "comes twice" if key in found else "has no salt after it"
+            raise InputError(f"{path}: the key {key[:3]}... {told}; put a key and a salt on a line")
+        found[key] = salt.strip()
+    return found
