@@ -163,6 +163,7 @@ class EngineLoop:
             raise RuntimeError(f"no progress with {len(self._served)} requests")
         now = time.perf_counter()
         self._count_step(now)
+        self._watch.forget()
         texts = self._llm.executor.texts
         news = []
         for number, served in list(self._served.items()):

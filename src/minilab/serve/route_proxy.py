@@ -204,8 +204,9 @@ class Proxy:
                     self.replicas.lost(index)
                 return await stream.close()
         except _GONE:
-            if request.transport is None or request.transport.is_closing():
-                raise  # it is the client that is gone
+            gone = request.transport is None or request.transport.is_closing()
+            if gone or (stream is not None and stream.begun):
+                raise  # the client is gone, or has part of the reply: no second one for it
             self.replicas.lost(index)
             outcome = "unreachable"
             raise UnservedError() from None

@@ -51,6 +51,10 @@ class StepWatch:
         if self.record is not None:
             self.record.ends(plan, result)
 
+    def forget(self) -> None:
+        """Let go of the last step's requests: the next one may be hours away."""
+        self.plan = StepPlan()
+
     def aborted(self, request: RequestState) -> None:
         """A request was given up."""
         if self.record is not None:
