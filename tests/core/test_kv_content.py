@@ -97,7 +97,7 @@ def test_every_read_finds_the_kv_of_its_own_text(seed: int) -> None:
         check(s)
     while plan := s.schedule():
         s.update(plan, memory.execute(plan))
-    assert memory.reads or not alive
+    assert memory.reads or not any(request.num_output_tokens for request in alive)
 
 
 def test_an_evicted_block_is_not_found_under_its_old_text() -> None:

@@ -33,7 +33,7 @@ extensions = ["myst_nb", "sphinx_design"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-root_doc = "book/kv-tiers"
+root_doc = "book/a-page-to-come"
 exclude_patterns = ["src"]
 """
 
@@ -73,7 +73,7 @@ def test_page_stands_last_among_the_chapters(course):
     new_chapter.create(course, "kv-tiers")
     expected = TOC.replace(
         "          - file: labs/01_goodput\n",
-        "          - file: labs/01_goodput\n      - file: book/kv-tiers\n",
+        "          - file: labs/01_goodput\n      - file: book/a-page-to-come\n",
     )
     assert (course / "_toc.yml").read_text() == expected
 
@@ -89,13 +89,13 @@ def test_first_chapter_gets_a_part_of_its_own():
 def test_the_course_itself_can_grow(root):
     """The form of our own _toc.yml is one that the tool can extend."""
     toc = (root / "_toc.yml").read_text()
-    changed = new_chapter.with_page(toc, "book/kv-tiers")
-    assert new_chapter.pages_in(changed) - new_chapter.pages_in(toc) == {"book/kv-tiers"}
+    changed = new_chapter.with_page(toc, "book/a-page-to-come")
+    assert new_chapter.pages_in(changed) - new_chapter.pages_in(toc) == {"book/a-page-to-come"}
     captions = [part["caption"] for part in yaml.safe_load(changed)["parts"]]
     home = [
         part["caption"]
         for part in yaml.safe_load(changed)["parts"]
-        if {"file": "book/kv-tiers"} in part["chapters"]
+        if {"file": "book/a-page-to-come"} in part["chapters"]
     ]
     assert len(home) == 1 and home[0] in captions
     assert home[0] not in new_chapter.NOT_CHAPTERS
