@@ -33,7 +33,7 @@ extensions = ["myst_nb", "sphinx_design"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-root_doc = "book/a-page-to-come"
+root_doc = "book/kv-tiers"
 exclude_patterns = ["src"]
 """
 
@@ -73,7 +73,7 @@ def test_page_stands_last_among_the_chapters(course):
     new_chapter.create(course, "kv-tiers")
     expected = TOC.replace(
         "          - file: labs/01_goodput\n",
-        "          - file: labs/01_goodput\n      - file: book/a-page-to-come\n",
+        "          - file: labs/01_goodput\n      - file: book/kv-tiers\n",
     )
     assert (course / "_toc.yml").read_text() == expected
 
