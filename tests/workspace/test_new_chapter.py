@@ -167,10 +167,10 @@ def test_site_builds_with_a_new_chapter(texts, root, run, tmp_path):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, tmp_path / name)
     tools = tmp_path / "tools"
-    made = run(sys.executable, tools / "new_chapter.py", "kv-tiers", cwd=tmp_path)
+    made = run(sys.executable, tools / "new_chapter.py", "a-page-to-come", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     built = run(sys.executable, tools / "build_book.py", cwd=tmp_path)
     assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
     pages = tmp_path / "_build" / "html" / "book"
-    assert (pages / "kv-tiers.html").exists()
-    assert "kv-tiers.html" in (pages / "index.html").read_text()
+    assert (pages / "a-page-to-come.html").exists()
+    assert "a-page-to-come.html" in (pages / "index.html").read_text()
