@@ -56,9 +56,13 @@ def site_copy(built: Built, tmp_path: Path) -> Path:
     return Path(shutil.copytree(built.html, tmp_path / "html"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium, or a skip that says what is missing."""
+    """A headless Chromium, or a skip that says what is missing.
+
+    One per file and not one per session: while it is open its event loop runs in this thread, and
+    a test elsewhere that calls ``asyncio.run`` in the same worker would fail.
+    """
     missing = missing_parts()
     if missing:
         pytest.skip(missing)
