@@ -16,8 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from minilab.judge import advisor, selector
-from minilab.judge.selector.levers import report
 from minilab.judge.selector.parameters import parameters, settings_of
+from minilab.judge.selector.report import report
 from minilab.judge.selector.tables import as_json
 
 PACKAGES = {"minilab/judge/selector": selector, "minilab/judge/advisor": advisor}

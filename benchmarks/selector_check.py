@@ -1,13 +1,13 @@
 """The selector against the simulator: does the stack that it recommends win there too?
 
-    python benchmarks/selector_check.py [--workloads 200] [--seed 12] [--requests 300] [--keep FILE]
+    python benchmarks/selector_check.py [--workloads 200] [--seed 12] [--requests 200] [--keep FILE]
 
 Each random workload is simulated on every candidate stack, with as many requests as arrive in 10 s
-(--requests at least, 800 at most); the recommended one is compared with the
-best. The bottleneck's name is compared with the simulator's own attribution, by the same rule on
-measured shares. Finished workloads are kept in a file of lines, so that a run can be interrupted.
-Writes benchmarks/results/selector.json. Draft tokens are free in the simulator, so ``draft_cost``
-is 0 here.
+(--requests at least, 800 at most), and the recommended stack is compared with the best. The name of
+the bottleneck is compared with what the simulation's record gives by the same rule
+(``measured_bars``). Finished workloads are kept in a file of lines, so that a run can be
+interrupted. Writes benchmarks/results/selector.json. Draft tokens are free in the simulator, so
+``draft_cost`` is 0 here.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from minilab.facts.slo import SLOSet, goodput
 from minilab.facts.workload import Workload, synthetic
 from minilab.judge.selector.choose import choose
 from minilab.judge.selector.parameters import settings_of
+from minilab.judge.selector.server import Server
 from minilab.judge.selector.tables import tables
 from minilab.judge.selector.verdict import bottleneck
 from minilab.judge.selector.workload import Settings
@@ -102,23 +103,48 @@ def experiment_of(settings: Settings, verdict: Any) -> Experiment:
 
 
 def measured_bars(log: RunLog, settings: Settings, verdict: Any) -> dict[str, float]:
-    """The bars of ``judge.selector.verdict`` from what the simulation recorded."""
+    """The bars of ``judge.selector.verdict`` from what the simulation recorded.
+
+    Shares of time are what the prompts and tokens that were really served cost, over the time that
+    the run took; everything else is a recorded span. Nothing of the selector's own answer goes in.
+    """
     columns = log.requests
-    queue = float(np.nanmean(columns["queue"]))
-    prefill = float(np.nanmean(columns["prefill"]))
-    moved = np.nan_to_num(columns["transfer"])
-    gaps = log.gaps.to_lists().values if log.gaps is not None else np.array([0.0])
-    step = float(np.median(gaps)) if len(gaps) else 0.0
-    usage = float(log.meta.get("kv_peak_usage") or 0.0)
-    bars = dict(verdict.bars)
-    scale = min(1.0, len(log) / max(log.duration, 1e-9) / settings.rate)
+    server = Server(tables(), settings, verdict.tp, verdict.stack.weights, verdict.stack.kv)
+    step, done = server.step, log.finished
+    prompt = columns["prompt_tokens"][done].astype(float)
+    output = columns["output_tokens"][done].astype(float) - 1.0
+    cached = np.maximum(columns["cached_tokens"][done], 0).astype(float)
+    seconds = log.duration * (verdict.gpus // verdict.tp)
+    batch = float(np.nansum(columns["decode"][done])) / seconds
+    prompts = sum(
+        step.prompt(new, old, batch) for new, old in zip(prompt - cached, cached, strict=True)
+    )
+    each = 0.0
+    if batch > 0:
+        each = (step.decode(batch, float((prompt + output / 2).mean())) - step.fixed) / batch
+    gaps = log.gaps.to_lists().values if log.gaps is not None else np.zeros(1)
+    own, queue = float(np.nanmean(columns["prefill"])), float(np.nanmean(columns["queue"]))
     return {
-        "prefill_compute": max(bars["prefill_compute"] * scale, prefill / settings.ttft),
-        "decode_bandwidth": max(bars["decode_bandwidth"] * scale, step / settings.itl),
-        "kv_capacity": usage,
-        "kv_transfer": float(moved.mean()) / settings.ttft,
+        "prefill_compute": max(prompts / seconds, own / settings.ttft),
+        "decode_bandwidth": max(
+            each * output.sum() / seconds, float(np.median(gaps)) / settings.itl
+        ),
+        "kv_capacity": mean_kv_usage(log),
+        "kv_transfer": float(np.nan_to_num(columns["transfer"]).mean()) / settings.ttft,
         "queueing": queue / settings.ttft,
     }
+
+
+def mean_kv_usage(log: RunLog) -> float:
+    """Share of the KV pool in use, over the time between the samples of each instance."""
+    assert log.series is not None
+    held = span = 0.0
+    for index in np.unique(log.series["instance"]):
+        mine = log.series["instance"] == index
+        wide = np.diff(log.series["t"][mine])
+        held += float((wide * log.series["kv_usage"][mine][:-1]).sum())
+        span += float(wide.sum())
+    return held / span if span else 0.0
 
 
 def check(given: dict[str, Any], count: int, seed: int) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from minilab.judge.selector.levers import report
 from minilab.judge.selector.parameters import settings_of
+from minilab.judge.selector.report import report
 from minilab.judge.selector.tables import tables
 from minilab.lab.guess_now import GUESSES, as_html
 

@@ -10,9 +10,9 @@ import json
 import pytest
 
 from minilab.facts.errors import InputError
-from minilab.judge.selector.levers import report
 from minilab.judge.selector.page import Page
 from minilab.judge.selector.parameters import parameters, settings_of
+from minilab.judge.selector.report import report
 from minilab.judge.selector.server import Server
 from minilab.judge.selector.split import transfer_time
 from minilab.judge.selector.tables import as_json, tables

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from built_site import Built
 
-from minilab.judge.selector.levers import report
 from minilab.judge.selector.page import Page, finite
 from minilab.judge.selector.parameters import choices, parameters, settings_of
+from minilab.judge.selector.report import report
 from minilab.judge.selector.tables import as_json, tables
 from site_server import serve
 

@@ -10,8 +10,8 @@ from minilab.cli.output import duration, facts, plain, print_json, share
 from minilab.cli.parser import Parser
 from minilab.facts.errors import InputError
 from minilab.judge.selector.flags import launch, refute
-from minilab.judge.selector.levers import flips, report
 from minilab.judge.selector.parameters import parameters, parse
+from minilab.judge.selector.report import flips, report
 from minilab.judge.selector.tables import tables
 from minilab.judge.selector.workload import Settings
 

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from minilab.judge.selector.levers import report
 from minilab.judge.selector.parameters import settings_of
+from minilab.judge.selector.report import report
 from minilab.judge.selector.tables import tables
 from minilab.judge.selector.verdict import BARS
 

@@ -11,8 +11,9 @@ import importlib
 import math
 from typing import Any
 
-from minilab.judge.selector.levers import report, seconds
+from minilab.judge.selector.levers import seconds
 from minilab.judge.selector.parameters import choices, parameters, settings_of
+from minilab.judge.selector.report import report
 from minilab.judge.selector.tables import tables
 
 _BAR = 160

@@ -8,9 +8,10 @@ import pytest
 
 from minilab.facts.errors import InputError
 from minilab.judge.selector.choose import choose, deployment
-from minilab.judge.selector.levers import ALL, flips, report
+from minilab.judge.selector.levers import ALL
 from minilab.judge.selector.parameters import parameters, parse, settings_of
 from minilab.judge.selector.pool import emitted_per_step
+from minilab.judge.selector.report import flips, report
 from minilab.judge.selector.stack import candidates
 from minilab.judge.selector.tables import tables
 

@@ -11,10 +11,12 @@ MANIFEST = [
     "stack.py",
     "pool.py",
     "split.py",
+    "shares.py",
     "verdict.py",
     "server.py",
     "choose.py",
     "levers.py",
+    "report.py",
     "page.py",
 ]
 """The files that the page loads, in an order in which each needs only earlier ones."""

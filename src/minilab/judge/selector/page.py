@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from minilab.judge.selector.choose import choose_now
-from minilab.judge.selector.levers import flips, numbers, report
+from minilab.judge.selector.report import flips, numbers, report
 from minilab.judge.selector.workload import Settings
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from minilab.judge.selector.pool import Load, emitted_per_step, mixed
 from minilab.judge.selector.room import BLOCK
+from minilab.judge.selector.shares import first_share, gap_share, tail, transfer_share
 from minilab.judge.selector.split import decode_pool, prefill_pool, transfer_time
 from minilab.judge.selector.step import Step
 
@@ -122,9 +123,9 @@ def _mixed(settings: Any, server: Any, load: Load, stack: Any, instances: int) -
     step = server.step
     load.rate = settings.rate / instances
     run = mixed(step, load, stack.budget)
-    within = _gap_share(settings, load, run)
+    within = gap_share(settings, load, run)
     ttft = step.overhead + run.wait + run.own + 0.5 * run.step
-    good = _first_share(settings, step, load, run) * within if run.wait < math.inf else 0.0
+    good = first_share(settings, step, load, run) * within if run.wait < math.inf else 0.0
     bars = {
         "prefill_compute": max(run.busy, run.own / settings.ttft),
         "decode_bandwidth": _decode_bar(settings, step, load, run, min(load.rate, run.capacity)),
@@ -150,10 +151,10 @@ def _split(
     wire = settings.rate / prefills * moved
     ttft = step.overhead + first.wait + first.own
     good = 0.0
-    within = _transfer_share(settings, load, rest, moved, min(wire, 0.99))
+    within = transfer_share(settings, load, rest, moved, min(wire, 0.99))
     if first.wait < math.inf and wire < 1.0 and settings.rate < rest.capacity:
         limit = settings.ttft - step.overhead
-        good = _tail(limit, first.own, first.wait, first.rho) * within
+        good = tail(limit, first.own, first.wait, first.rho) * within
     bars = {
         "prefill_compute": max(first.busy, first.own / settings.ttft),
         "decode_bandwidth": _decode_bar(settings, step, load, rest, served),
@@ -210,66 +211,3 @@ def _decode_bar(settings: Any, step: Step, load: Load, run: Any, served: float) 
     each = run.step - step.fixed * load.dilation
     share = served * load.output / load.emitted * each / run.batch if run.batch else 0.0
     return float(max(share, run.step / load.emitted / settings.itl))
-
-
-def _tail(limit: float, own: float, wait: float, rho: float) -> float:
-    """Share of requests whose wait fits into ``limit`` - ``own``: P(wait > x) = rho exp(-x/w)."""
-    left = limit - own
-    if left < 0.0:
-        return 0.0
-    if rho <= 0.0 or wait <= 0.0:
-        return 1.0
-    return 1.0 - rho * math.exp(-left * rho / wait)
-
-
-def _first_share(settings: Any, step: Step, load: Load, run: Any) -> float:
-    """Share of requests within the TTFT limit, over the lengths that a prompt may have."""
-    lengths = settings.prompt_lengths()
-    good = 0.0
-    for length in lengths:
-        own = run.own * max(1.0, length - load.cached) / load.new
-        left = settings.ttft - step.overhead - 0.5 * run.step
-        good += _tail(left, own, run.wait, run.rho)
-    return good / len(lengths)
-
-
-def _gap_share(settings: Any, load: Load, run: Any) -> float:
-    """Share of requests whose p99 gap is within the limit.
-
-    A gap is a step, and prompts that arrive during one step make the next one longer. How many may
-    join before a step breaks the limit says how often it is broken (Poisson arrivals); of g gaps a
-    hundredth may be.
-    """
-    if run.step > settings.itl:
-        return 0.0
-    gaps = load.output / load.emitted
-    if run.stall > settings.itl:  # even one chunk is too long
-        broken = load.rate * run.step / (1.0 - run.busy) * run.chunks
-    else:
-        each = run.own - run.chunks * run.step
-        join = (settings.itl - run.step) / each if each > 0 else math.inf
-        if join * load.new >= run.room:
-            return 1.0  # the budget is spent before the limit is
-        broken = 1.0 - poisson(load.rate * run.step / (1.0 - run.busy), int(join))
-    return poisson(gaps * broken, int(min(60.0, gaps / 100.0)))
-
-
-def poisson(mean: float, most: int) -> float:
-    """P(N <= most) for a Poisson count."""
-    term = total = math.exp(-mean)
-    for count in range(1, most + 1):
-        term *= mean / count
-        total += term
-    return min(1.0, total)
-
-
-def _transfer_share(settings: Any, load: Load, rest: Any, moved: float, wire: float) -> float:
-    """The same after a split: the only long gap is the second token's, which waits for the KV."""
-    if rest.step > settings.itl:
-        return 0.0
-    gaps = load.output / load.emitted
-    if gaps > 100.0:
-        return 1.0
-    # The KV waits for the step under way to end, then the token takes a step of its own.
-    spare = settings.itl - moved - wire * moved / (2.0 * (1.0 - wire)) - rest.step
-    return float(max(0.0, min(1.0, spare / rest.step)))
