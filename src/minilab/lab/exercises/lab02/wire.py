@@ -31,6 +31,16 @@ WIRE = Exercise(
             "this is the bytes' time; every piece of memory has to be named to the card as well",
         ),
         Misconception(
+            "one piece for all",
+            lambda n, b, la, s, w, a: a + n * b / w,
+            "the KV is no single piece: each block of each layer lies somewhere else",
+        ),
+        Misconception(
+            "bits",
+            lambda n, b, la, s, w, a: a * math.ceil(n / s) * la + 8 * n * b / w,
+            "the bandwidth is given in bytes per second, not in bits",
+        ),
+        Misconception(
             "blocks, not layers",
             lambda n, b, la, s, w, a: a * math.ceil(n / s) + n * b / w,
             "a block of tokens lies in as many places as there are layers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from minilab.lab.exercise import Case, Exercise, Misconception
@@ -61,6 +62,11 @@ CROSSOVER = Exercise(
         Misconception(
             "context forgotten",
             lambda p, s, t, c: _search(lambda n: (n - 1) * t > s),
+            "each generated token reads the KV of its whole context, and that takes time",
+        ),
+        Misconception(
+            "context forgotten, first token decoded",
+            lambda p, s, t, c: math.ceil(s / t),
             "each generated token reads the KV of its whole context, and that takes time",
         ),
         Misconception(

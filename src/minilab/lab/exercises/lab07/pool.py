@@ -48,6 +48,16 @@ POOL = Exercise(
             "while a prompt is computed nobody else's step goes on: all in flight wait for it",
         ),
         Misconception(
+            "a step for the first token",
+            lambda r, p, o, d, s: _rate(r / (p + o / 2), o, d, r / (p + o / 2) * s),
+            "the prompt's own step gives the first token: an answer takes one decode step less",
+        ),
+        Misconception(
+            "prompts take no time, and a step for the first token",
+            lambda r, p, o, d, s: _rate(r / (p + o / 2), o, d, 0.0),
+            "while a prompt is computed nobody else's step goes on: all in flight wait for it",
+        ),
+        Misconception(
             "own prompt only",
             lambda r, p, o, d, s: _rate(r / (p + o / 2), o - 1, d, s),
             "a sequence waits for every prompt that joins while it is in flight, not for its own",
