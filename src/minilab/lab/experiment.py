@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minilab.sim.experiment import Experiment
+from minilab.sim.moe_experiment import MoeExperiment
 from minilab.sim.workload_spec import WorkloadSpec
 
-__all__ = ["Experiment", "WorkloadSpec"]
+__all__ = ["Experiment", "MoeExperiment", "WorkloadSpec"]
