@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import importlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -19,6 +20,20 @@ class Words(str):
         return str(self)
 
 
+@dataclass(frozen=True)
+class Links:
+    """A cell of ``table`` that holds links: (text, address relative to the page) each."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def as_html(self) -> str:
+        """The links with commas between them."""
+        return ", ".join(
+            f'<a href="{html.escape(address)}">{html.escape(text)}</a>'
+            for text, address in self.pairs
+        )
+
+
 def say(name: str, text: object) -> None:
     """Store ``text`` under ``name`` for the prose of this page (needs myst-nb)."""
     importlib.import_module("myst_nb").glue(name, Words(text), display=False)
@@ -27,12 +42,16 @@ def say(name: str, text: object) -> None:
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], words: int = 1) -> Any:
     """An HTML table for the end of a cell. The first ``words`` columns are text, the rest numbers.
 
-    Cells are escaped; ``str`` of each value is shown, so format numbers before.
+    Cells are escaped; ``str`` of each value is shown, so format numbers before. ``Links`` are drawn
+    as such.
     """
+
+    def inner(value: object) -> str:
+        return value.as_html() if isinstance(value, Links) else html.escape(str(value))
 
     def line(values: Sequence[object], tag: str) -> str:
         cells = (
-            f'<{tag} class="{"words" if i < words else "number"}">{html.escape(str(v))}</{tag}>'
+            f'<{tag} class="{"words" if i < words else "number"}">{inner(v)}</{tag}>'
             for i, v in enumerate(values)
         )
         return f"<tr>{''.join(cells)}</tr>"
