@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -21,26 +22,28 @@ class EventStream:
 
     async def send(self, data: bytes) -> None:
         """Send bytes; drops the connection if its reader does not take them in time."""
+        await self._write(self._response.write, data)
+
+    async def close(self) -> web.StreamResponse:
+        """End the response."""
+        await self._write(self._response.write_eof, sse.DONE)
+        return self._response
+
+    async def _write(self, write: Callable[[bytes], Awaitable[None]], data: bytes) -> None:
         if not self._response.prepared:
             await self._response.prepare(self._request)
         transport = self._request.transport
         if transport is None:
             raise ConnectionResetError("the client is gone")
         if not transport.get_write_buffer_size():
-            await self._response.write(data)
+            await write(data)
             return
         loop = asyncio.get_running_loop()
         alarm = loop.call_later(self._stall_timeout, transport.abort)
         try:
-            await self._response.write(data)
+            await write(data)
         finally:
             alarm.cancel()
-
-    async def close(self) -> web.StreamResponse:
-        """End the response."""
-        await self.send(sse.DONE)
-        await self._response.write_eof()
-        return self._response
 
     @property
     def begun(self) -> bool:

@@ -105,7 +105,10 @@ def make_route_app(
     async def connections(app: web.Application) -> AsyncIterator[None]:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        # No cookies: what one client's reply sets must not go out with another client's request.
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+        ) as session:
             proxy.replicas = Replicas(urls, session, proxy.tell)
             await proxy.replicas.probe_all()
             watching = asyncio.create_task(proxy.replicas.watch(period))

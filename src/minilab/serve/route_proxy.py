@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -23,6 +23,7 @@ from minilab.serve.api_error import ApiError, shutting_down
 from minilab.serve.event_stream import EventStream
 from minilab.serve.route_log import EventLog
 from minilab.serve.route_metrics import RouteMetrics
+from minilab.serve.route_relay import relay, whole
 from minilab.serve.route_replicas import Replicas
 from minilab.serve.route_state import Fleet
 from minilab.serve.route_text import segments
@@ -188,18 +189,18 @@ class Proxy:
         try:
             async with self.replicas.session.post(
                 self._urls[index] + request.path,
-                data=json.dumps(body),
+                data=json.dumps(body).encode(),
                 headers=self.headers(request),
             ) as reply:
                 if reply.status in AGAIN:
                     outcome = "refused"
-                    raise UnservedError(_whole(reply, await reply.read()))
+                    raise UnservedError(whole(reply, await reply.read()))
                 if stream is None or reply.status != 200:
-                    whole = _whole(reply, await reply.read())
+                    answer = whole(reply, await reply.read())
                     begun()
                     outcome = "done"
-                    return whole
-                outcome = await self._relay(reply, stream, begun)
+                    return answer
+                outcome = await relay(reply, stream, begun)
                 if outcome == "lost":
                     self.replicas.lost(index)
                 return await stream.close()
@@ -214,41 +215,6 @@ class Proxy:
             self.tell({"event": "end", "id": number, "outcome": outcome})
             self.metrics.requests.labels(self._urls[index], outcome).inc()
 
-    async def _relay(
-        self, reply: aiohttp.ClientResponse, stream: EventStream, begun: Callable[[], None]
-    ) -> str:
-        """Pass whole events on; a replica that breaks off leaves no half event behind.
-
-        Raises:
-            aiohttp.ClientError: it broke off before the first event.
-        """
-        rest = b""
-        ended = False
-        try:
-            async for data in reply.content.iter_any():
-                rest += data
-                cut = rest.rfind(b"\n\n") + 2
-                if cut < 2:
-                    continue
-                whole, rest = rest[:cut], rest[cut:]
-                if whole.endswith(sse.DONE):
-                    whole, ended = whole[: -len(sse.DONE)], True
-                if not stream.begun:
-                    begun()
-                if whole:
-                    await stream.send(whole)
-            if not ended:
-                raise aiohttp.ClientPayloadError("the stream ended without [DONE]")
-        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
-            if not stream.begun or isinstance(error, aiohttp.ClientConnectionResetError):
-                raise
-            told = ApiError(
-                502, "the replica broke off; the text is not whole", code="replica_lost"
-            )
-            await stream.send(sse.event(told.to_dict()))
-            return "lost"
-        return "done"
-
     def headers(self, request: web.Request) -> dict[str, str]:
         """What a replica is told besides the body."""
         headers = {"Content-Type": "application/json"}
@@ -259,12 +225,6 @@ class Proxy:
         if "X-Request-Id" in request.headers:
             headers["X-Request-Id"] = request.headers["X-Request-Id"]
         return headers
-
-
-def _whole(reply: aiohttp.ClientResponse, body: bytes) -> web.Response:
-    kept = ("Content-Type", "Retry-After", "X-Request-Id", "WWW-Authenticate", "Allow")
-    headers = {name: reply.headers[name] for name in kept if name in reply.headers}
-    return web.Response(status=reply.status, body=body, headers=headers)
 
 
 def _digest(text: Any) -> str:

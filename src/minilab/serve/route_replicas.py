@@ -12,6 +12,14 @@ import aiohttp
 from minilab.judge.advisor.exposition import read_scrape
 
 _PROBE = aiohttp.ClientTimeout(total=5.0)
+_READ = (
+    "vllm:num_requests_running",
+    "vllm:num_requests_waiting",
+    "vllm:cache_config_info",
+    "vllm:prefix_cache_queries_total",
+    "vllm:prefix_cache_hits_total",
+    "vllm:kv_cache_usage_perc",
+)
 
 Tell = Callable[[dict[str, Any]], object]
 
@@ -61,7 +69,8 @@ class Replicas:
                     self._read(index, await response.text())
 
     def _read(self, index: int, page: str) -> None:
-        scrape = read_scrape(page)
+        # A page has hundreds of samples, and reading all of them would hold up the streams.
+        scrape = read_scrape("\n".join(x for x in page.split("\n") if x.startswith(_READ)))
         running = scrape.total("vllm:num_requests_running") or 0.0
         waiting = scrape.total("vllm:num_requests_waiting") or 0.0
         blocks = scrape.label("vllm:cache_config_info", "num_gpu_blocks") or "0"
