@@ -29,6 +29,7 @@ from minilab.facts.runlog import STATUSES, RunLog
 from minilab.facts.slo import METRICS, SLOSet, goodput, summary
 from minilab.facts.traces import names
 from minilab.facts.workload import Workload
+from minilab.judge.filed_prediction import now
 
 SEEN_BY_CLIENT = [name for name in METRICS if name != "queue"]
 
@@ -111,7 +112,9 @@ def run(args: argparse.Namespace) -> int:
         max_concurrency=args.max_concurrency,
         timeout=args.timeout,
     )
+    started = now()
     log = measure(target, work, settings, tell)
+    log.meta["started"] = started
     log.meta["gpus"] = args.gpus
     if args.out:
         runlog_io.write(log, args.out)

@@ -25,6 +25,8 @@ from minilab.cli import (
     load_cmd,
     models_cmd,
     place,
+    predict_cmd,
+    report_cmd,
     route_cmd,
     select_cmd,
     serve_cmd,
@@ -91,6 +93,8 @@ def parser() -> Parser:
         generate,
         serve_cmd,
         route_cmd,
+        predict_cmd,
+        report_cmd,
     ):
         module.add(commands)
     return top

@@ -14,6 +14,7 @@ from minilab.facts.errors import InputError
 from minilab.facts.runlog import RunLog
 from minilab.facts.slo import SLOSet
 from minilab.facts.workload import Workload
+from minilab.judge.filed_prediction import now
 from minilab.sim.experiment import Experiment
 
 RUNLOGS = (".jsonl", ".parquet")
@@ -45,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
     work = experiment.workload.load()
     tell_stand_in(work)
     check_classes(slos, work)
+    started = now()
     log = experiment.run(work)
+    log.meta["started"] = started
     _check_served(experiment, work, log)
     result = report(experiment, work, log, slos)
     if args.out:

@@ -9,28 +9,15 @@ from __future__ import annotations
 
 import datetime
 import html
-from collections.abc import Iterable
 
 from minilab.lab.colab import environment_lines
 from minilab.lab.exercise import exercises_of, lab_name, lab_of
+from minilab.lab.html_page import bullets, document, paragraphs, section, table
 from minilab.lab.predict import calibration, error_words
 from minilab.lab.prediction_file import Prediction, store
 from minilab.lab.progress import PASSED, Picture, session
 from minilab.lab.show import img
 from minilab.lab.workdir import relative, work_folder, write_whole
-
-_CSS = """
-:root { color-scheme: light dark; --ink: #1f2937; --paper: #fff; --line: #d4d4d8; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e5e7eb; --paper: #18181b; --line: #52525b; } }
-body { color: var(--ink); background: var(--paper); font: 16px/1.55 system-ui, sans-serif;
-       max-width: 48rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .6rem;
-         border-bottom: 1px solid var(--line); }
-.wide { overflow-x: auto; }
-figure { margin: 1.5rem 0; }
-figcaption { font-size: .9rem; margin-top: .3rem; }
-"""
 
 
 def report(lab: str | int, *, conclusion: str = "") -> None:
@@ -52,40 +39,13 @@ def page(lab: str | int, conclusion: str = "") -> str:
     body = [
         f"<h1>Lab {name}: what I predicted, ran and found</h1>",
         f"<p>Frontier Serving Lab, {today}</p>",
-        _section("In my own words", _paragraphs(conclusion)),
-        _section("Predictions", _predictions(predictions)),
-        _section("Exercises", _exercises(name)),
-        _section("Figures", _figures(session().pictures)),
-        _section("Environment", _list(environment_lines())),
+        section("In my own words", paragraphs(conclusion)),
+        section("Predictions", _predictions(predictions)),
+        section("Exercises", _exercises(name)),
+        section("Figures", _figures(session().pictures)),
+        section("Environment", bullets(environment_lines())),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>Report of lab {name}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(part for part in body if part)
-        + "\n</main>\n</body>\n</html>\n"
-    )
-
-
-def _section(title: str, content: str) -> str:
-    return f"<h2>{title}</h2>\n{content}" if content else ""
-
-
-def _paragraphs(text: str) -> str:
-    parts = [part.strip() for part in text.split("\n\n") if part.strip()]
-    return "\n".join(f"<p>{html.escape(part)}</p>" for part in parts)
-
-
-def _list(lines: Iterable[str]) -> str:
-    return "<ul>\n" + "\n".join(f"<li>{html.escape(line)}</li>" for line in lines) + "\n</ul>"
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    top = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in head)
-    lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
-    inside = "\n".join(f"<tr>{line}</tr>" for line in (top, *lines))
-    return f'<div class="wide"><table>\n{inside}\n</table></div>'
+    return document(f"Report of lab {name}", body)
 
 
 def _predictions(predictions: list[Prediction]) -> str:
@@ -104,7 +64,7 @@ def _predictions(predictions: list[Prediction]) -> str:
     ]
     head = ("id", "value", "interval", "sure", "outcome", "score")
     told = html.escape(str(calibration()))
-    return f"{_table(head, rows)}\n<p>{told} (All labs of this folder.)</p>"
+    return f"{table(head, rows, 'Predictions')}\n<p>{told} (All labs of this folder.)</p>"
 
 
 def _scored(prediction: Prediction) -> str:
@@ -130,7 +90,9 @@ def _exercises(lab: str) -> str:
     core_ids = [exercise.id for exercise in listed if exercise.core]
     passed = sum(i in results and results[i].verdict == PASSED for i in core_ids)
     head = ("id", "exercise", "part", "verdict", "checks", "hints")
-    return f"<p>{passed} of {len(core_ids)} core exercises pass.</p>\n{_table(head, rows)}"
+    return (
+        f"<p>{passed} of {len(core_ids)} core exercises pass.</p>\n{table(head, rows, 'Exercises')}"
+    )
 
 
 def _figures(pictures: list[Picture]) -> str:
