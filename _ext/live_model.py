@@ -1,27 +1,33 @@
-"""`{live} selector|advisor`: a model of the package, alive in the page without a server.
+"""`{live} selector|advisor|capacity`: a model of the package, alive in the page without a server.
 
 The page gets the package's own Python files and runs them in a worker under MicroPython. Without
-JavaScript it shows what was computed when the site was built.
+JavaScript it shows what was computed when the site was built (``live_defaults``).
 """
 
 from __future__ import annotations
 
 import json
-from html import escape
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from minilab.judge import advisor, selector
-from minilab.judge.selector.parameters import parameters, settings_of
-from minilab.judge.selector.report import report
+import live_defaults
+from minilab.judge import advisor, calculator, selector
+from minilab.judge.calculator import tables as capacity_tables
+from minilab.judge.selector.parameters import parameters
 from minilab.judge.selector.tables import as_json
 
-PACKAGES = {"minilab/judge/selector": selector, "minilab/judge/advisor": advisor}
-DATA = {"advisor": "decision_table.json", "selector": "scenarios.json"}
+KINDS: dict[str, list[ModuleType]] = {
+    "selector": [selector],
+    "fill": [selector, advisor],
+    "advisor": [advisor],
+    "capacity": [calculator],
+}
+"""What the worker is asked -> the packages whose files it runs."""
 
 
 def files() -> dict[str, str]:
@@ -29,44 +35,30 @@ def files() -> dict[str, str]:
     found = {"py/typing.py": "Any = object\n"}
     for folder in ("minilab", "minilab/judge"):
         found[f"py/{folder}/__init__.py"] = ""
-    for folder, package in PACKAGES.items():
-        home = Path(str(package.__file__)).parent
-        for name in ["__init__.py", *package.MANIFEST]:
-            found[f"py/{folder}/{name}"] = (home / name).read_text(encoding="utf-8")
-        data = DATA[folder.rpartition("/")[2]]
-        found[data] = (home / data).read_text(encoding="utf-8")
+    common = sorted(found)
+    needed = {}
+    for kind, packages in KINDS.items():
+        own = {name: text for package in packages for name, text in _sources(package).items()}
+        needed[kind] = [*common, *own]
+        found.update(own)
+    found["manifest.json"] = json.dumps(needed)
+    found["decision_table.json"] = _beside(advisor, "decision_table.json")
+    found["scenarios.json"] = _beside(selector, "scenarios.json")
     found["tables.json"] = as_json()
     found["parameters.json"] = json.dumps(parameters())
-    names = sorted(name for name in found if name.startswith("py/"))
-    found["manifest.json"] = json.dumps(names)
+    found["capacity_tables.json"] = capacity_tables.as_json()
+    found["capacity_parameters.json"] = json.dumps(capacity_tables.parameters())
     return found
 
 
-def default_html() -> str:
-    """The selector's answer to its default settings, as a table that needs no JavaScript."""
-    settings = settings_of({})
-    told = report(json.loads(as_json()), settings)
-    rows = [
-        (p["label"], f"{settings.values[p['name']]} {p['unit']}")
-        for p in parameters()
-        if p.get("first")
-    ]
-    rows += [
-        ("Bottleneck", told["bottleneck"]),
-        *((f"Bar: {name}", f"{value:.2f}") for name, value in told["bars"]),
-        ("TTFT", f"{told['ttft'] * 1e3:.0f} ms"),
-        ("ITL", f"{told['itl'] * 1e3:.1f} ms"),
-        ("Goodput per GPU", f"{told['goodput_per_gpu']:.2f} requests/s"),
-        ("Use", ", ".join(row[0] for row in told["stack"]) or "the defaults"),
-    ]
-    cells = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(value))}</td></tr>'
-        for name, value in rows
-    )
-    return (
-        '<table class="live-default"><caption>The default setting, computed when this site was '
-        f"built. A model, not a benchmark.</caption><tbody>{cells}</tbody></table>"
-    )
+def _sources(package: ModuleType) -> dict[str, str]:
+    folder = package.__name__.replace(".", "/")
+    names = ["__init__.py", *package.MANIFEST]
+    return {f"py/{folder}/{name}": _beside(package, name) for name in names}
+
+
+def _beside(package: ModuleType, name: str) -> str:
+    return (Path(str(package.__file__)).parent / name).read_text(encoding="utf-8")
 
 
 class Live(SphinxDirective):
@@ -78,17 +70,10 @@ class Live(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Raw HTML: a place for the script, and what is there without it."""
         kind = self.arguments[0]
-        if kind not in DATA:
-            raise self.error(f"live: {kind!r}; it is one of {', '.join(DATA)}")
+        if kind not in live_defaults.KINDS:
+            raise self.error(f"live: {kind!r}; it is one of {', '.join(live_defaults.KINDS)}")
         root = "../" * self.env.docname.count("/")
-        inner = (
-            default_html()
-            if kind == "selector"
-            else (
-                '<p class="live-default">This reader runs in your browser and needs JavaScript. '
-                "On the command line it is <code>minilab diagnose</code>.</p>"
-            )
-        )
+        inner = live_defaults.KINDS[kind]()
         html = (
             f'<link rel="stylesheet" href="{root}_static/live/live.css">'
             f'<div class="live" data-live="{kind}" data-root="{root}_static/">{inner}</div>'

@@ -29,3 +29,20 @@ def test_text_says_what_not_to_do_and_how_to_refute_it(cli):
 def test_refusals(refused):
     assert "give 0.1 to 200" in refused("select", "rate=x")
     assert "do not fit" in refused("select", "model=deepseek-v3")
+
+
+def test_settings_from_a_page_of_metrics(cli, refused, tmp_path):
+    """What was read is listed, what was given goes before it, what is missing is said."""
+    path = tmp_path / "metrics.txt"
+    path.write_text(
+        "process_start_time_seconds 1\nvllm:request_success_total 100\n"
+        'vllm:generation_tokens_total{model_name="Qwen/Qwen3-8B"} 5000\n'
+    )
+    asked = ("select", "--from", str(path), "--seconds", "20", "--no-flips")
+    told = cli(*asked, "output=70", "--json").json
+    assert told["read"]["values"] == {"rate": 5.0, "output": 50.0, "model": "qwen3-8b"}
+    assert told["settings"]["rate"] == 5 and told["settings"]["output"] == 70
+    out = cli(*asked, "output=70").out
+    assert "you gave 70" in out and "Not read" in out
+    assert "goes with --from" in refused("select", "--seconds", "3")
+    assert "cannot be read" in refused("select", "--from", str(tmp_path / "none"))

@@ -22,10 +22,12 @@ for folder in (HERE, HERE.parents[1] / "tools", HERE.parents[1] / "_ext"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+from asking import PREFIX, SECONDS  # noqa: E402
 from built_site import Built, build_into  # noqa: E402
 
 from build_book import toc_pages  # noqa: E402
 from site_browser import missing_parts, open_browser  # noqa: E402
+from site_server import serve  # noqa: E402
 
 BUILD_SECONDS = 600
 
@@ -68,3 +70,13 @@ def browser() -> Iterator[Any]:
         pytest.skip(missing)
     with open_browser() as chromium:
         yield chromium
+
+
+@pytest.fixture
+def live_page(browser: Any, built: Built) -> Iterator[tuple[Any, str]]:
+    with serve(built.html, PREFIX) as address:
+        context = browser.new_context()
+        tab = context.new_page()
+        tab.set_default_timeout(SECONDS)
+        yield tab, address.rstrip("/") + "/"
+        context.close()

@@ -1,5 +1,5 @@
 // The paste box of the advisor. What is pasted stays in the page.
-import { el, words } from "./dom.mjs";
+import { box, el, words } from "./dom.mjs";
 
 function suspect(found, at) {
   return el("li", { class: "live-suspect" },
@@ -9,13 +9,8 @@ function suspect(found, at) {
 }
 
 export async function advisor(mount, model) {
-  const area = (name, label) => {
-    const id = `live-${name}`;
-    const box = el("textarea", { id, rows: 6, spellcheck: "false" });
-    return [box, el("div", { class: "live-control live-wide" }, el("label", { for: id }, label), box)];
-  };
-  const [before, beforeRow] = area("before", "A page of /metrics before the load (may stay empty)");
-  const [after, afterRow] = area("after", "A page of /metrics during or after the load");
+  const [before, beforeRow] = box("textarea", "before", "A page of /metrics before the load (may stay empty)", { rows: 6 });
+  const [after, afterRow] = box("textarea", "after", "A page of /metrics during or after the load", { rows: 6 });
   const limit = (name, label, value) => {
     const id = `live-${name}`;
     const box = el("input", { id, type: "number", min: 0.001, step: "any", value });

@@ -24,3 +24,10 @@ export function table(rows, head) {
   return el("table", { class: "table live-table" },
     head ? el("thead", {}, el("tr", {}, ...head.map((cell) => el("th", { scope: "col" }, cell)))) : null, body);
 }
+
+// A labelled field over the whole width, and its row.
+export function box(tag, name, label, attributes) {
+  const id = `live-${name}`;
+  const field = el(tag, { id, ...(tag === "textarea" ? { spellcheck: "false" } : {}), ...attributes });
+  return [field, el("div", { class: "live-control live-wide" }, el("label", { for: id }, label), field)];
+}

@@ -1,8 +1,14 @@
 // Finds the live models of a page and gives each its face. The numbers come from the worker only.
 import { selector } from "./selector.mjs";
 import { advisor } from "./advisor.mjs";
+import { capacity } from "./capacity.mjs";
 
-const FACES = { selector, advisor };
+// What draws each kind, and the data that it draws from.
+const FACES = {
+  selector: [selector, "parameters.json", "scenarios.json", "tables.json"],
+  advisor: [advisor],
+  capacity: [capacity, "capacity_parameters.json", "capacity_tables.json"],
+};
 
 export class Model {
   constructor(kind) {
@@ -18,9 +24,9 @@ export class Model {
     };
   }
 
-  ask(method, given) {
+  ask(method, given, kind = this.kind) {
     const id = ++this.last;
-    this.worker.postMessage({ id, kind: this.kind, method, given });
+    this.worker.postMessage({ id, kind, method, given });
     return new Promise((resolve, reject) => this.waiting.set(id, [resolve, reject]));
   }
 }
@@ -34,9 +40,9 @@ function start(mount) {
   const root = new URL(mount.dataset.root, document.baseURI);
   const kind = mount.dataset.live;
   const model = new Model(kind);
-  const names = kind === "selector" ? ["parameters.json", "scenarios.json", "tables.json"] : [];
+  const [face, ...names] = FACES[kind];
   Promise.all(names.map((name) => json(root, name)))
-    .then((data) => FACES[kind](mount, model, ...data))
+    .then((data) => face(mount, model, ...data))
     .catch((error) => {
       const note = document.createElement("p");
       note.textContent = `The live model could not start (${error.message}); what stands above is the default.`;

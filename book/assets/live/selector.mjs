@@ -1,45 +1,7 @@
 // The selector's sliders and its answer. Parameters, ranges and help are data of the package.
+import { Settings, control } from "./controls.mjs";
 import { el, number, table, time, words } from "./dom.mjs";
-
-const STEPS = 400;
-
-const fromSlider = (p, x) => {
-  const share = x / STEPS;
-  const value = p.scale === "log" ? p.min * (p.max / p.min) ** share : p.min + (p.max - p.min) * share;
-  return p.scale === "whole" || p.unit === "tokens" ? Math.round(value) : Number(value.toPrecision(3));
-};
-const toSlider = (p, value) => Math.round(STEPS * (p.scale === "log"
-  ? Math.log(value / p.min) / Math.log(p.max / p.min) : (value - p.min) / (p.max - p.min)));
-
-const fromAddress = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-
-function control(p, tables, settings, changed) {
-  const id = `live-${p.name}`;
-  const shown = el("output", { for: id, class: "live-value" });
-  let input;
-  if (p.kind) {
-    const names = p.choices || Object.keys(tables[p.kind]).sort();
-    input = el("select", { id, "aria-describedby": `${id}-help` },
-      ...names.map((name) => el("option", { value: name }, name)));
-  } else {
-    input = el("input", { id, type: "range", min: 0, max: STEPS, step: 1, "aria-describedby": `${id}-help` });
-  }
-  const show = () => {
-    const value = settings[p.name];
-    if (p.kind) { input.value = value; return; }
-    input.value = toSlider(p, value);
-    shown.textContent = `${number(value)} ${p.unit}`;
-    input.setAttribute("aria-valuetext", shown.textContent);
-  };
-  input.addEventListener("input", () => {
-    settings[p.name] = p.kind ? input.value : fromSlider(p, Number(input.value));
-    show();
-    changed();
-  });
-  const node = el("div", { class: "live-control" }, el("label", { for: id }, p.label), shown, input,
-    el("small", { id: `${id}-help` }, p.help));
-  return { node, show };
-}
+import { fillBox } from "./fill.mjs";
 
 function bars(told) {
   return el("div", { class: "live-bars" }, ...told.bars.map(([name, value]) => {
@@ -85,37 +47,25 @@ function lists(told, flips) {
 }
 
 export async function selector(mount, model, parameters, scenarios, tables) {
-  const settings = Object.fromEntries(parameters.map((p) => [p.name, p.default]));
-  const known = Object.fromEntries(parameters.map((p) => [p.name, p]));
-  const take = (values) => {
-    for (const [name, given] of Object.entries(values)) {
-      const p = known[name];
-      if (!p) continue;
-      if (p.kind) {
-        if ((p.choices || Object.keys(tables[p.kind])).includes(given)) settings[name] = given;
-      } else if (Number.isFinite(Number(given))) {
-        settings[name] = Math.min(p.max, Math.max(p.min, Number(given)));
-      }
-    }
-  };
-  take(fromAddress());
+  const settings = new Settings(parameters, tables);
+  settings.takeAddress();
   let turn = 0;
   let pause;
   const answer = el("div", { class: "live-answer", "aria-live": "polite" });
   const update = async () => {
     const mine = ++turn;
-    const told = await model.ask("report", settings);
+    const told = await model.ask("report", settings.values);
     if (mine !== turn) return;
     draw(told, null);
     clearTimeout(pause);
     pause = setTimeout(async () => {
-      const found = await model.ask("flips", settings);
+      const found = await model.ask("flips", settings.values);
       if (mine === turn) draw(told, found);
     }, 400);
   };
   const draw = (told, found) => {
     if (!told.fits) {
-      answer.replaceChildren(el("p", {}, `${settings.model} needs ${number(told.weights_gb)} GB for its weights, `
+      answer.replaceChildren(el("p", {}, `${settings.values.model} needs ${number(told.weights_gb)} GB for its weights, `
         + `which do not fit on these GPUs. Take more of them, or larger ones.`));
       return;
     }
@@ -131,19 +81,18 @@ export async function selector(mount, model, parameters, scenarios, tables) {
         : "Nobody has measured how far off it is for this model and GPU."));
   };
   const changed = () => {
-    const parts = parameters.filter((p) => settings[p.name] !== p.default).map((p) => [p.name, settings[p.name]]);
-    history.replaceState(null, "", parts.length ? "#" + new URLSearchParams(parts) : location.pathname + location.search);
+    settings.keepInAddress();
     update();
   };
-  const controls = parameters.map((p) => ({ p, ...control(p, tables, settings, changed) }));
+  const controls = parameters.map((p) => control(p, settings, changed));
   const refresh = () => controls.forEach((one) => one.show());
   const pick = el("select", { id: "live-scenario" }, el("option", { value: "" }, "choose…"),
     ...scenarios.map((one) => el("option", { value: one.id }, one.label)));
   pick.addEventListener("change", () => {
     const chosen = scenarios.find((one) => one.id === pick.value);
     if (!chosen) return;
-    parameters.forEach((p) => { settings[p.name] = p.default; });
-    take(chosen.values);
+    settings.reset();
+    settings.take(chosen.values);
     refresh();
     changed();
   });
@@ -153,8 +102,12 @@ export async function selector(mount, model, parameters, scenarios, tables) {
     el("div", { class: "live-control" }, el("label", { for: "live-scenario" }, "Scenario"), pick),
     ...first, el("details", {}, el("summary", {}, "More: tails, tenants, formats, limits, price"), ...rest));
   form.addEventListener("submit", (event) => event.preventDefault());
-  refresh();
+  const fill = fillBox(model, (values) => {
+    settings.take(values);
+    refresh();
+    changed();
+  });
   await update();
-  mount.replaceChildren(form, answer);
+  mount.replaceChildren(form, fill, answer);
   mount.dataset.ready = "true";
 }

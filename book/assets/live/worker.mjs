@@ -8,41 +8,50 @@ const text = async (name) => {
   return answer.text();
 };
 
+// Each kind of page: the module whose Page answers it, and the data that it takes.
+const KINDS = {
+  selector: ["selector.page", "tables.json", "parameters.json"],
+  fill: ["selector.filling", "tables.json", "parameters.json"],
+  advisor: ["advisor.page", "decision_table.json"],
+  capacity: ["calculator.page", "capacity_tables.json", "capacity_parameters.json"],
+};
+
 async function start() {
-  const [names, mp] = await Promise.all([
-    text("manifest.json").then(JSON.parse),
-    loadMicroPython({ heapsize: 8 << 20, url: new URL("../micropython/micropython.wasm", here).href }),
-  ]);
-  const sources = await Promise.all(names.map(text));
-  const made = new Set();
-  names.forEach((name, at) => {
-    const parts = name.split("/").slice(1);
-    parts.slice(0, -1).forEach((_, depth) => {
-      const folder = "/" + parts.slice(0, depth + 1).join("/");
-      if (!made.has(folder)) { mp.FS.mkdir(folder); made.add(folder); }
-    });
-    mp.FS.writeFile("/" + parts.join("/"), sources[at]);
-  });
+  const mp = await loadMicroPython({ heapsize: 8 << 20, url: new URL("../micropython/micropython.wasm", here).href });
   mp.runPython("import sys\nsys.path.insert(0, '/')");
   return mp;
 }
 
 const ready = start();
-const pages = {};
+const manifest = text("manifest.json").then(JSON.parse);
+const written = new Set();
 
-async function page(kind) {
-  if (kind in pages) return pages[kind];
-  const mp = await ready;
-  if (kind === "selector") {
-    mp.globals.set("_tables", await text("tables.json"));
-    mp.globals.set("_parameters", await text("parameters.json"));
-    mp.runPython("from minilab.judge.selector.page import Page as _S\n_selector = _S(_tables, _parameters)");
-  } else {
-    mp.globals.set("_table", await text("decision_table.json"));
-    mp.runPython("from minilab.judge.advisor.page import Page as _A\n_advisor = _A(_table)");
-  }
-  return (pages[kind] = mp.globals.get("_" + kind));
+async function load(mp, names) {
+  const fresh = names.filter((name) => !written.has(name));
+  const sources = await Promise.all(fresh.map(text));
+  fresh.forEach((name, at) => {
+    const parts = name.split("/").slice(1);
+    parts.slice(0, -1).forEach((_, depth) => {
+      const folder = "/" + parts.slice(0, depth + 1).join("/");
+      if (!written.has(folder)) { mp.FS.mkdir(folder); written.add(folder); }
+    });
+    mp.FS.writeFile("/" + parts.join("/"), sources[at]);
+    written.add(name);
+  });
 }
+
+async function open(kind) {
+  const [name, ...data] = KINDS[kind];
+  const [mp, files, ...texts] = await Promise.all([ready, manifest, ...data.map(text)]);
+  await load(mp, files[kind]);
+  texts.forEach((one, at) => mp.globals.set(`_data${at}`, one));
+  const given = texts.map((_, at) => `_data${at}`).join(", ");
+  mp.runPython(`from minilab.judge.${name} import Page as _P\n_${kind} = _P(${given})`);
+  return mp.globals.get("_" + kind);
+}
+
+const pages = {};
+const page = (kind) => (pages[kind] ??= open(kind));
 
 onmessage = async ({ data: { id, kind, method, given } }) => {
   try {

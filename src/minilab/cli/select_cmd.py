@@ -7,8 +7,10 @@ import math
 from typing import Any
 
 from minilab.cli.output import duration, facts, plain, print_json, share
-from minilab.cli.parser import Parser
+from minilab.cli.parser import Parser, positive
 from minilab.facts.errors import InputError
+from minilab.judge.selector.fill_files import as_dict, fill_from
+from minilab.judge.selector.filled import Filled
 from minilab.judge.selector.flags import launch, refute
 from minilab.judge.selector.parameters import parameters, parse
 from minilab.judge.selector.report import flips, report
@@ -30,6 +32,18 @@ def add(commands: Any) -> None:
         + "; ".join(f"{p['name']} ({p['help'].rstrip('.')})" for p in parameters()),
     )
     parser.add_argument("words", nargs="*", metavar="NAME=VALUE", help="such as rate=5 gpu=h100")
+    parser.add_argument(
+        "--from",
+        dest="sources",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="read settings off a page of /metrics (twice: before and during the load), a run log "
+        "or a benchmark file; NAME=VALUE goes before what was read",
+    )
+    parser.add_argument(
+        "--seconds", type=positive, metavar="S", help="that the counters of --from cover"
+    )
     parser.add_argument("--no-flips", action="store_true", help="do not look for flip points")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
@@ -37,7 +51,10 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    settings = parse(args.words)
+    if args.seconds is not None and not args.sources:
+        raise InputError("--seconds goes with --from FILE; give that too")
+    filled = fill_from(args.sources, args.seconds) if args.sources else None
+    settings = parse(args.words, filled.values if filled else None)
     told = report(tables(), settings)
     if not told["fits"]:
         raise InputError(
@@ -48,11 +65,32 @@ def run(args: argparse.Namespace) -> int:
     told["launch"] = launch(settings, told)
     told["refute"] = refute(settings)
     told["settings"] = settings.values
+    told["read"] = as_dict(filled) if filled else None
     if args.json:
         print_json(_finite(told))
     else:
+        if filled:
+            print(_read_text(filled, settings) + "\n")
         print(as_text(told))
     return 0
+
+
+def _read_text(filled: Filled, settings: Settings) -> str:
+    """What was read, what was given instead, and what could not be read."""
+    lines = []
+    for name, how in filled.how:
+        value = filled.values[name]
+        shown = value if isinstance(value, str) else _number(value)
+        given = "" if settings.values[name] == value else f"; you gave {settings.values[name]}"
+        lines.append((name, f"{shown}: {how}{given}"))
+    parts = ["Read\n" + facts(lines, 14)]
+    if filled.unread:
+        parts.append("Not read\n" + facts(filled.unread, 14))
+    return "\n\n".join([*parts, *(f"note: {note}" for note in filled.notes)])
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else plain(value, 3)
 
 
 def _flips(settings: Settings) -> list[dict[str, Any]]:

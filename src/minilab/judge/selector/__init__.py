@@ -2,6 +2,7 @@
 
 The files of MANIFEST run under MicroPython too, so they use plain classes, ``math`` and nothing
 else; their numbers about models and GPUs come from ``tables.py`` as JSON.
+The last three set the sliders from metrics, and need the advisor's files too.
 """
 
 MANIFEST = [
@@ -18,5 +19,8 @@ MANIFEST = [
     "levers.py",
     "report.py",
     "page.py",
+    "lengths.py",
+    "filled.py",
+    "filling.py",
 ]
 """The files that the page loads, in an order in which each needs only earlier ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -46,8 +46,8 @@ def settings_of(given: dict[str, Any]) -> Settings:
     return Settings(parameters(), values)
 
 
-def parse(words: Sequence[str]) -> Settings:
-    """Settings from ``name=value`` words.
+def parse(words: Sequence[str], read: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from ``name=value`` words, over those that were ``read`` elsewhere.
 
     Raises:
         InputError: a word of another form, an unknown name, a value that is out of range.
@@ -60,7 +60,7 @@ def parse(words: Sequence[str]) -> Settings:
         if name in given:
             raise InputError(f"select: {name} is given twice; give it once")
         given[name] = value
-    return settings_of(given)
+    return settings_of({**(read or {}), **given})
 
 
 def _checked(parameter: dict[str, Any], value: Any) -> Any:

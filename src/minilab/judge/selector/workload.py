@@ -13,21 +13,25 @@ class Settings:
     """One point of the parameter space. Values by name; what is not given has its default."""
 
     def __init__(self, parameters: list[Any], given: dict[str, Any]) -> None:
-        self.values = {}
+        self.values: dict[str, Any] = {}
         for parameter in parameters:
             name = parameter["name"]
-            self.values[name] = given.get(name, parameter["default"])
+            self._set(name, given.get(name, parameter["default"]))
+
+    def _set(self, name: str, value: Any) -> None:
+        # Attributes of its own: under MicroPython a __getattr__ costs ten times a plain look-up.
+        self.values[name] = value
+        setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name in self.values:
-            return self.values[name]
         raise AttributeError(name)
 
     def with_value(self, name: str, value: float) -> "Settings":
         """A copy with another value."""
         copy = Settings([], {})
-        copy.values = dict(self.values)
-        copy.values[name] = value
+        for known in self.values:
+            copy._set(known, self.values[known])
+        copy._set(name, value)
         return copy
 
     def shared_tokens(self) -> float:

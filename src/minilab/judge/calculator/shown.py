@@ -1,0 +1,64 @@
+"""shown: the arithmetic behind each number, written out for one setting."""
+
+import math
+from typing import Any
+
+GIB = 2**30
+
+
+def kv_line(held: Any) -> str:
+    """Bytes of KV per token, group by group."""
+    parts = [_group(held, group) for group in held.groups]
+    whole = " + ".join(parts)
+    return f"{whole} = {held.per_token:,} B"
+
+
+def _group(held: Any, group: list[int]) -> str:
+    layers, heads, dim, latent, rope, window, stride = group
+    if latent:
+        text = f"{layers} layers x ({latent} + {rope}) x {held.size} B"
+    else:
+        here = held.heads(group)
+        shown = f"{here} KV heads" if held.tp == 1 else f"{here} of {heads} KV heads"
+        text = f"2 x {layers} layers x {shown} x {dim} x {held.size} B"
+    if stride > 1:
+        text += f" / {stride}"
+    return f"{text} (only the last {window:,} tokens)" if window else text
+
+
+def weight_line(model: dict[str, Any], dtype: str, sizes: dict[str, Any], tp: int) -> str:
+    """Bytes of weights on one GPU."""
+    dense = model["dtype"] if dtype == "native" else dtype
+    expert = model["expert_dtype"] if dtype == "native" else dtype
+    plain = max(2.0, sizes[dense])
+    parts = [f"{model['tables'] / 1e9:.2f} G x {plain:g} B"]
+    parts.append(f"{model['matrices'] / 1e9:.2f} G x {sizes[dense]:.6g} B")
+    if model["routed"]:
+        parts.append(f"{model['routed'] / 1e9:.2f} G x {sizes[expert]:.6g} B")
+    whole = " + ".join(parts)
+    return whole if tp == 1 else f"({whole}) / {tp} GPUs"
+
+
+def budget_line(terms: list[Any], left: float) -> str:
+    """The budget as one sum in GiB."""
+    text = f"{terms[0][1] / GIB:.2f}"
+    for _, size, _ in terms[1:]:
+        text += f" - {-size / GIB:.2f}"
+    return f"{text} = {left / GIB:.2f} GiB"
+
+
+def tokens_line(left: float, held: Any, tokens: int) -> str:
+    """Bytes over bytes of a block, in whole blocks."""
+    each = held.per_token + held.indexer
+    return f"{left / GIB:.2f} GiB / ({each:,} B x {held.block}) = {tokens // held.block:,} blocks"
+
+
+def batch_line(left: float, held: Any, tokens: int, length: int, most: int) -> str:
+    """How many requests of a length, and what binds."""
+    if held.uniform:
+        blocks, each = tokens // held.block, math.ceil(length / held.block)
+        text = f"{blocks:,} blocks / {each:,} a request = {blocks / each:.2f}"
+    else:
+        size = held.sequence(length)
+        text = f"{left / GIB:.2f} GiB / {size / GIB:.4f} GiB a request = {left / size:.2f}"
+    return f"{text}; max_num_seqs is {most}"
