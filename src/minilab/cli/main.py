@@ -22,6 +22,7 @@ from minilab.cli import (
     diagnose_cmd,
     generate,
     goodput,
+    grade_cmd,
     load_cmd,
     models_cmd,
     place,
@@ -95,6 +96,7 @@ def parser() -> Parser:
         route_cmd,
         predict_cmd,
         report_cmd,
+        grade_cmd,
     ):
         module.add(commands)
     return top
