@@ -44,6 +44,7 @@ ACCOUNTS = {
     "07_selector.ipynb": Account(code=26, checked=5, skipped=0),
     "evidence/03_prefix.ipynb": Account(code=9, checked=7, skipped=0),
     "evidence/03_routing.ipynb": Account(code=17, checked=9, skipped=0),
+    "evidence/06_moe.ipynb": Account(code=17, checked=15, skipped=0),
     "evidence/05_quant.ipynb": Account(code=10, checked=9, skipped=0),
     "evidence/04_spec.ipynb": Account(code=11, checked=8, skipped=0),
 }

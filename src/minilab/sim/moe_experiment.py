@@ -7,7 +7,7 @@ maps and load curves take it wherever they take an ``Experiment``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from minilab.facts.expert_layout import ExpertLayout
 from minilab.facts.expert_load import ExpertLoad, parse_load
 from minilab.facts.expert_work import ExpertWork
 from minilab.facts.hardware import Link, get_gpu
-from minilab.facts.models import get_model
+from minilab.facts.models import ModelSpec, get_model
 from minilab.facts.step_cost import StepCost
 from minilab.sim.cluster import Cluster
 from minilab.sim.experiment import Experiment
@@ -32,6 +32,7 @@ from minilab.sim.expert_ticks import ExpertTicks
 from minilab.sim.tick_cost import TickCost
 
 UTILIZATION = 0.9
+GQA_HEAD_DIM = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class MoeExperiment(Experiment):
         expert_load: skew of the router's choices (see ``facts.expert_load.parse_load``).
         redundant_experts: physical experts per layer beyond the logical ones.
         eplb: place experts by ``expert_load``; False: in order, redundant ones copying the first.
+        gqa_heads: what if attention kept so many KV heads of 128 instead of MLA's latent; 0: as is.
     """
 
     dp: int = 1
@@ -61,6 +63,7 @@ class MoeExperiment(Experiment):
     expert_load: str = "uniform"
     redundant_experts: int = 0
     eplb: bool = False
+    gqa_heads: int = 0
 
     @classmethod
     def of(cls, plain: Experiment, **more: Any) -> MoeExperiment:
@@ -75,10 +78,20 @@ class MoeExperiment(Experiment):
 
     # -- the parts --------------------------------------------------------------------------------
 
+    def spec(self) -> ModelSpec:
+        """The model, with grouped-query attention in MLA's place if ``gqa_heads`` says so."""
+        model = get_model(self.model)
+        if not self.gqa_heads:
+            return model
+        return replace(
+            model, kv_heads=self.gqa_heads, head_dim=GQA_HEAD_DIM,
+            q_lora=0, kv_lora=0, rope_dim=0, nope_dim=0, v_dim=0,
+        )  # fmt: skip
+
     def layout(self) -> ExpertLayout:
         """Degrees of parallelism. Raises InputError where they do not fit the model."""
         layout = ExpertLayout(self.tp, self.dp, self.expert_parallel, self.redundant_experts)
-        return layout.check(get_model(self.model))
+        return layout.check(self.spec())
 
     def fabric(self) -> Fabric:
         """Wires inside and between machines. Raises InputError for an unknown link."""
@@ -87,7 +100,7 @@ class MoeExperiment(Experiment):
 
     def load(self) -> ExpertLoad:
         """How the router's choices fall on experts."""
-        model = get_model(self.model)
+        model = self.spec()
         return parse_load(self.expert_load, model.experts, model.top_k)
 
     def slots(self) -> list[list[int]]:
@@ -96,8 +109,11 @@ class MoeExperiment(Experiment):
         experts, extra = len(table[0]), self.redundant_experts
         if not self.eplb:
             return [[e % experts for e in range(experts + extra)] for _ in table]
-        nodes = self.fabric().nodes(self.layout().gpus)
-        plans = balance_layers(table, experts + extra, self.layout().gpus, nodes, nodes)
+        gpus = self.layout().gpus
+        nodes = self.fabric().nodes(gpus)
+        if experts % nodes or (experts + extra) % nodes or gpus % nodes:
+            nodes = 1
+        plans = balance_layers(table, experts + extra, gpus, nodes, nodes)
         return [list(plan.slots) for plan in plans]
 
     def cost_model(self) -> ExpertCost:  # type: ignore[override]
@@ -108,7 +124,7 @@ class MoeExperiment(Experiment):
         """
         if self.cost is not None:
             raise InputError("cost: a MoE experiment computes its own; leave it out")
-        model, gpu, layout = get_model(self.model), get_gpu(self.gpu, self.gpu_file), self.layout()
+        model, gpu, layout = self.spec(), get_gpu(self.gpu, self.gpu_file), self.layout()
         exchange = AllToAll(
             layout.gpus,
             model.hidden,
@@ -142,7 +158,7 @@ class MoeExperiment(Experiment):
 
     def _blocks(self) -> int:
         """KV blocks of a rank: what its GPUs' memory holds beside their experts."""
-        model, gpu = get_model(self.model), get_gpu(self.gpu, self.gpu_file)
+        model, gpu = self.spec(), get_gpu(self.gpu, self.gpu_file)
         weights = self.layout().weight_bytes(model, self.weight_dtype)
         peak = activation_bytes(model, self.tp)
         left = budget_bytes(gpu.mem_bytes, UTILIZATION, weights, NON_TORCH_BYTES, peak)
