@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from minilab.core.plan import StepOutcome, StepPlan
 from minilab.core.request import (
     FINISHED,
+    PREEMPTED,
     RUNNING,
     WAITING,
     WAITING_FOR_REMOTE_KVS,
@@ -38,6 +39,24 @@ class RemoteKV:
         self.receiving: dict[int, RequestState] = {}
         self.ready: deque[RequestState] = deque()
         self.sending: dict[int, RequestState] = {}
+
+    def may_reserve(self, request: RequestState, headroom_tokens: int = 0) -> bool:
+        """Whether ``request`` may take blocks now, should there be enough of them.
+
+        Requests that lost theirs, or came before it, go first, so that decoding always gets on;
+        ``headroom_tokens`` are kept free for each request that is here already.
+        """
+        scheduler = self._scheduler
+        if scheduler.waiting:
+            head = scheduler.waiting[0]
+            if head.status == PREEMPTED or head.queued_at < request.queued_at:
+                return False
+        if not headroom_tokens:
+            return True
+        here = scheduler.num_running + len(self.receiving) + len(self.ready)
+        size = scheduler.config.block_size
+        fresh = -(-request.num_prompt_tokens // size)
+        return not here or scheduler.pool.available - fresh >= -(-headroom_tokens // size) * here
 
     def reserve(self, request: RequestState) -> bool:
         """Take blocks for the whole prompt of ``request``; False when they are not there now."""

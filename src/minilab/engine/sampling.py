@@ -93,6 +93,16 @@ class Sampler:
         generator = self.generator(params, request_id, logits.device)
         return int(torch.multinomial(probabilities(logits, params), 1, generator=generator))
 
+    def skip(
+        self, params: SamplingParams, request_id: int, vocab_size: int, device: torch.device
+    ) -> None:
+        """A token of this request was drawn elsewhere, with a generator of the same seed.
+
+        How far a draw moves a generator depends on the number of logits, not on their values.
+        """
+        if params.temperature != 0:
+            self.draw(torch.zeros(vocab_size, device=device), params, request_id)
+
     @property
     def num_generators(self) -> int:
         """Requests that have drawn and not ended yet; 0 at idle."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from minilab.core.connector import KVConnector, KVTransferParams
 from minilab.core.instance import Instance
-from minilab.core.request import PREEMPTED, RequestState
+from minilab.core.request import RequestState
 from minilab.core.scheduler import Scheduler
 from minilab.sim.cluster import Cluster
 from minilab.sim.pd_handoff import Handoff
@@ -90,7 +90,8 @@ class Reservations:
     def grant(self, index: int, begin: int | None = None) -> None:
         """Reserve for those who asked first, as far as blocks go; they are told at ``begin``."""
         asking = self._asking[index]
-        while asking and self._may_take(index, asking[0].receiver):
+        scheduler: Scheduler = self._cluster.instances[index].scheduler  # type: ignore[assignment]
+        while asking and scheduler.remote.may_reserve(asking[0].receiver, self._headroom):
             if not self._connectors[index].reserve(asking[0].receiver):
                 return
             handoff = asking.popleft()
@@ -99,17 +100,3 @@ class Reservations:
                 self._done(handoff)
             else:
                 self._cluster.at(begin, partial(self._done, handoff))
-
-    def _may_take(self, index: int, request: RequestState) -> bool:
-        """Whether nobody goes first and the headroom for those who are here is left."""
-        scheduler: Scheduler = self._cluster.instances[index].scheduler  # type: ignore[assignment]
-        if scheduler.waiting:
-            head = scheduler.waiting[0]
-            if head.status == PREEMPTED or head.queued_at < request.queued_at:
-                return False
-        if not self._headroom:
-            return True
-        here = scheduler.num_running + len(scheduler.remote.receiving) + len(scheduler.remote.ready)
-        size = scheduler.config.block_size
-        fresh = -(-request.num_prompt_tokens // size)
-        return not here or scheduler.pool.available - fresh >= -(-self._headroom // size) * here
