@@ -34,8 +34,8 @@ class PrefillWorker(Worker):
     """Rank 0.
 
     Attributes:
-        leases: until when (``now``) the blocks of a finished request are kept, by id; those that are
-            being sent have none.
+        leases: until when (on ``now``) the blocks of a finished request are kept, by id; one that
+            is being sent has none.
     """
 
     transport: SendTransport

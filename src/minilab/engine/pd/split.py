@@ -187,7 +187,7 @@ class SplitEngine:
             self.children[role].channel.send("status")
         while any(role not in self._status and role not in self._lost for role in alive):
             self.turn()
-        return dict(self._status)
+        return {role: self._status[role] for role in alive if role in self._status}
 
     # -- news -------------------------------------------------------------------------------------
 
