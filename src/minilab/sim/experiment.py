@@ -32,7 +32,7 @@ from minilab.facts.workload import Workload
 from minilab.sim.cluster import Cluster
 from minilab.sim.environment import no_garbage_collection, versions
 from minilab.sim.limits import check_blocks, check_time
-from minilab.sim.speculation import Speculation
+from minilab.sim.speculation import Speculation, drafting_meta
 from minilab.sim.tick_cost import TickCost
 from minilab.sim.tier_stack import tier_meta, tier_stack
 from minilab.sim.workload_spec import WorkloadSpec
@@ -281,5 +281,6 @@ class Experiment:
             "kv_peak_usage": max(p / b for p, b in zip(peaks, blocks, strict=True)),
             "preemptions": sum(scheduler.num_preemptions for scheduler in schedulers),
             **tier_meta(schedulers),
+            **drafting_meta(instance.drafter for instance in cluster.instances),
             "versions": versions(),
         }

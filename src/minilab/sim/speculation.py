@@ -7,7 +7,8 @@ per-position vector that engines export. A step yields the accepted drafts and o
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from minilab.core.plan import StepOutcome, StepPlan
 
@@ -19,6 +20,8 @@ class Speculation:
         num_tokens: drafts per request and step (vLLM's ``num_speculative_tokens``).
         acceptance: conditional acceptance probability of each position; one number holds for all.
         seed: of the coin flips.
+
+    ``num_drafts``, ``num_draft_tokens`` and ``num_accepted_tokens`` count as vLLM's metrics do.
 
     Raises:
         ValueError: fewer than 1 draft, a probability outside 0..1, or a vector of another length.
@@ -38,6 +41,7 @@ class Speculation:
         self.num_tokens = num_tokens
         self.acceptance = list(acceptance)
         self._random = random.Random(seed).random
+        self.num_drafts = self.num_draft_tokens = self.num_accepted_tokens = 0
 
     def execute(self, plan: StepPlan) -> StepOutcome:
         """Counts for this step and drafts for the next."""
@@ -49,7 +53,19 @@ class Speculation:
                 accepted += 1
             if accepted:
                 counts[request_id] = 1 + accepted
+            self.num_drafts += 1
+            self.num_draft_tokens += drafted
+            self.num_accepted_tokens += accepted
         drafts = dict.fromkeys(plan.decodes, self.num_tokens)
         for request, _, _ in plan.prefills:
             drafts[request.id] = self.num_tokens
         return StepOutcome(tokens=counts, drafts=drafts)
+
+
+def drafting_meta(drafters: Iterable[object]) -> dict[str, Any]:
+    """What a run log says of speculation: the three counters over all instances, or nothing."""
+    known = [drafter for drafter in drafters if isinstance(drafter, Speculation)]
+    if not known:
+        return {}
+    names = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+    return {"speculation": {name: sum(getattr(one, name) for one in known) for name in names}}

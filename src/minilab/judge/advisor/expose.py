@@ -55,6 +55,10 @@ def expose(
         f'vllm:request_success_total{{{label},finished_reason="length"}} {log.finished.sum()}',
         f'vllm:cache_config_info{{{label},enable_prefix_caching="{on}"}} 1.0',
     ]
+    page += [
+        f"vllm:spec_decode_{name}_total{{{label}}} {count}"
+        for name, count in log.meta.get("speculation", {}).items()
+    ]
     page += [f"vllm:{name}{{{label}}} {(during or {}).get(name, 0.0):.6g}" for name in GAUGES]
     return "\n".join(page) + "\n"
 
