@@ -1,0 +1,84 @@
+"""Lab 06: its exercises are fit for a learner, and its references are the package's own."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from minilab.facts.all_to_all import AllToAll, Fabric
+from minilab.facts.hardware import get_gpu
+from minilab.facts.models import get_model
+from minilab.lab.check import evaluate
+from minilab.lab.exercise import Exercise, exercises_of
+from minilab.lab.exercises.lab06.balancer import place
+from minilab.lab.exercises.lab06.cache import cache_bytes
+from minilab.lab.exercises.lab06.exchange import exchange_bytes
+from minilab.lab.exercises.lab06.mtp import mtp_gain
+from minilab.lab.exercises.lab06.turn import turning_batch
+from minilab.lab.vet import problems
+
+EXERCISES = exercises_of("06")
+
+
+def test_lab_06_has_its_exercises() -> None:
+    assert [e.id for e in EXERCISES] == ["6.1", "6.2", "6.3", "6.4", "6.D1", "6.D2"]
+    assert sum(e.core for e in EXERCISES) == 4
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=[e.id for e in EXERCISES])
+def test_exercise_is_fit_for_a_learner(exercise: Exercise) -> None:
+    assert problems(exercise) == []
+    assert len(exercise.misconceptions) >= 5 and len(exercise.hints) >= 3
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=[e.id for e in EXERCISES])
+@pytest.mark.parametrize("wrong", [None, 0.5, "x"], ids=["none", "half", "text"])
+def test_nonsense_is_refused_without_a_traceback(exercise: Exercise, wrong: object) -> None:
+    assert evaluate(exercise, wrong).word == "not yet"
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-235b-a22b", "llama-3.1-70b"])
+def test_cache_is_the_models(name: str) -> None:
+    m = get_model(name)
+    shape = (m.layers, m.kv_heads, m.head_dim, m.kv_lora, m.rope_dim)
+    for gpus, ranks in ((8, 8), (8, 1), (16, 4)):
+        tp = gpus // ranks
+        assert cache_bytes(shape, gpus, ranks) == m.kv_bytes_per_token("bf16", tp) * tp
+
+
+def test_exchange_is_the_cost_models() -> None:
+    """On a large EP nearly every copy leaves: the package's bytes, less the one that stays."""
+    for dtype, fp8 in (("fp8", True), ("bf16", False)):
+        wires = AllToAll(256, 7168, 8, Fabric.of(get_gpu("h100")), dtype)
+        ours = exchange_bytes(128, 7168, 8, 58, 256, fp8)
+        assert ours == pytest.approx(128 * 58 * wires.token_bytes * 255 / 256, rel=1e-12)
+
+
+def test_placed_experts_fill_every_gpu() -> None:
+    rng = random.Random(0)
+    for _ in range(50):
+        gpus, size = rng.randint(1, 5), rng.randint(1, 5)
+        where = place([rng.random() for _ in range(gpus * size)], gpus)
+        assert sorted(where) == sorted(list(range(gpus)) * size)
+
+
+def test_turning_batch_is_where_the_sign_changes() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        lines = [(rng.uniform(1, 30), rng.uniform(0.01, 0.5)) for _ in range(2)]
+        found = turning_batch(*lines)
+
+        def ahead(n: int, lines: list[tuple[float, float]] = lines) -> bool:
+            return lines[1][0] + n * lines[1][1] < lines[0][0] + n * lines[0][1]
+
+        if found is None:
+            assert not any(ahead(n) for n in (1, 10, 1000, 10**6))
+        else:
+            assert ahead(found) and (found == 1 or not ahead(found - 1))
+
+
+def test_mtp_gain_has_the_bounds_it_must_have() -> None:
+    """Reading binds: 1 + acceptance. Computing alone: half of that."""
+    assert mtp_gain(0.9, 0.0, 1.0, 0.1) == pytest.approx(1.9)
+    assert mtp_gain(0.9, 0.0, 0.1, 1.0) == pytest.approx(0.95)
