@@ -33,6 +33,6 @@ def test_the_number_shown_is_the_selectors() -> None:
 
 
 def test_the_course_asks_before_and_after() -> None:
-    for page in ("from-engine", "selector"):
+    for page in ("from-engine", "selector", "self-check"):
         text = (ROOT / "book" / f"{page}.md").read_text(encoding="utf-8")
         assert text.count("guess_now()") == 1, page
