@@ -82,6 +82,11 @@ BALANCER = Exercise(
             "this deals experts out in turn: it looks at how many a GPU has, not at their load",
         ),
         Misconception(
+            "one after the other",
+            lambda loads, gpus: [e % gpus for e in range(len(loads))],
+            "this gives each GPU its turn by the expert's number; loads play no part in it",
+        ),
+        Misconception(
             "left alone",
             lambda loads, gpus: [e * gpus // len(loads) for e in range(len(loads))],
             "this is the untouched map: experts in order, whatever their load",
