@@ -31,8 +31,9 @@ for (const [kind, [module, ...data]] of Object.entries(kinds)) {
 const live = (performance.now() - began) / 1e3;
 const calls = asked.map(([kind, method, given]) => {
   const text = JSON.stringify(given);
-  const start = performance.now();
+  const [start, used] = [performance.now(), process.cpuUsage()];
   const answer = pages[kind][method](text);
-  return { kind, method, seconds: (performance.now() - start) / 1e3, answer };
+  const { user, system } = process.cpuUsage(used);
+  return { kind, method, seconds: (performance.now() - start) / 1e3, cpu: (user + system) / 1e6, answer };
 });
 console.log(JSON.stringify({ live, calls }));

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from asking import PREFIX, ask, differences
 from built_site import Built
 
+from minilab.facts import runlog_io
+from minilab.facts.workload import synthetic
+from minilab.judge.advisor.expose import expose
+from minilab.judge.selector.filling import Page as Filling
 from minilab.judge.selector.page import Page, finite
 from minilab.judge.selector.parameters import choices, parameters, settings_of
 from minilab.judge.selector.report import report
 from minilab.judge.selector.tables import as_json, tables
+from minilab.sim.experiment import Experiment
 from site_server import serve
 
 
@@ -128,3 +134,25 @@ def test_the_sliders_follow_pasted_metrics(live_page: tuple[Any, str]) -> None:
     assert tab.inner_text("output[for=live-rate]") == "3 requests/s"
     assert tab.inner_text("output[for=live-output]") == "500 tokens"
     assert "rate=3" in tab.url and "prompt" in tab.inner_text(".live-read")
+
+
+def test_what_is_read_agrees(live_page: tuple[Any, str]) -> None:
+    """Metrics and a run log, whole and cut off, read the same under MicroPython."""
+    tab, root = live_page
+    asked = [["fill", given] for given in readable()]
+    tab.goto(root + "book/selector.html")
+    page = Filling(as_json(), json.dumps(parameters()))
+    for (_, given), answer in zip(asked, ask(tab, root, "fill", asked), strict=True):
+        assert differences(json.loads(page.fill(json.dumps(given))), answer["answer"]) == []
+
+
+def readable() -> list[dict[str, Any]]:
+    """What may be pasted: pages of a simulated server, its run log, and half of each."""
+    log = Experiment(model="qwen3-8b").run(synthetic(2.0, 60, 700, 30, seed=1))
+    page = expose(log, start=1e9, model="Qwen/Qwen3-8B")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.jsonl")
+        runlog_io.write(log, path)
+        lines = path.read_text(encoding="utf-8")
+    texts = [page, page[: len(page) // 2], lines, lines[: len(lines) // 2], "hello", "{", ""]
+    return [{"before": "", "after": one, "seconds": 30, "now": 1e9 + 30} for one in texts]

@@ -67,10 +67,16 @@ def _pool(servers: list[Signals], role: str) -> list[Signals]:
 
 
 def kv_transfer(servers: list[Signals]) -> list[Finding]:
-    """The way between the pools costs a good part of the first token, or of the second."""
+    """The way between the pools costs a good part of what a caller waits for.
+
+    A decode server's own TTFT begins when the prompt is done elsewhere, so that time is added.
+    """
     found = []
+    before = _mean([server.at("ttft_mean") for server in _pool(servers, "prefill")])
     for server in servers:
         time, ttft = server.get("transfer_mean"), server.get("ttft_mean")
+        if ttft is not None and server.role == "decode":
+            ttft += before
         failed = server.at("failed_transfers")
         if failed > 0:
             evidence = [f"{failed:.0f} transfers failed"]
@@ -80,7 +86,7 @@ def kv_transfer(servers: list[Signals]) -> list[Finding]:
         share = time / ttft
         if share < 0.25:
             continue
-        evidence = [f"a transfer takes {ms(time)}; mean TTFT is {ms(ttft)}"]
+        evidence = [f"a transfer takes {ms(time)} of {ms(ttft)} until there is an answer"]
         if server.known("transfer_bytes", "transfer_rate"):
             evidence.append(
                 f"{server.at('transfer_bytes') / 1e6:.3g} MB each at "
@@ -128,7 +134,8 @@ def pd_ratio(servers: list[Signals]) -> list[Finding]:
             "the decode pool meets its gap limit: it has room",
         ]
         return [Finding("pd_ratio", 0.8, FAULT, evidence)]
-    if (late_gap or waits > 0.3 * max(ttft, 1e-9)) and queue < 0.1 * max(ttft, 1e-9):
+    starved = waits > 0.3 * (ttft + _mean([server.at("ttft_mean") for server in decodes]))
+    if (starved and queue < 0.3 * waits) or (late_gap and queue < 0.1 * max(ttft, 1e-9)):
         evidence = [
             f"the prefill pool queues {ms(queue)} only",
             f"the decode pool queues {ms(waits)} or misses its gap limit",

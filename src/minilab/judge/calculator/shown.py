@@ -6,6 +6,19 @@ from typing import Any
 GIB = 2**30
 
 
+def fixed(value: float, digits: int) -> str:
+    """``value``, not negative, with so many digits. A half is rounded up: left to itself CPython
+    rounds it to even and MicroPython does not."""
+    scale = 10**digits
+    whole = int(value * scale + 0.5)
+    return f"{whole // scale}." + str(scale + whole % scale)[1:]
+
+
+def gib(size: float) -> str:
+    """Bytes in GiB."""
+    return fixed(size / GIB, 2)
+
+
 def kv_line(held: Any) -> str:
     """Bytes of KV per token, group by group."""
     parts = [_group(held, group) for group in held.groups]
@@ -31,34 +44,35 @@ def weight_line(model: dict[str, Any], dtype: str, sizes: dict[str, Any], tp: in
     dense = model["dtype"] if dtype == "native" else dtype
     expert = model["expert_dtype"] if dtype == "native" else dtype
     plain = max(2.0, sizes[dense])
-    parts = [f"{model['tables'] / 1e9:.2f} G x {plain:g} B"]
-    parts.append(f"{model['matrices'] / 1e9:.2f} G x {sizes[dense]:.6g} B")
+    parts = [f"{fixed(model['tables'] / 1e9, 2)} G x {plain:g} B"]
+    parts.append(f"{fixed(model['matrices'] / 1e9, 2)} G x {sizes[dense]:.6g} B")
     if model["routed"]:
-        parts.append(f"{model['routed'] / 1e9:.2f} G x {sizes[expert]:.6g} B")
+        parts.append(f"{fixed(model['routed'] / 1e9, 2)} G x {sizes[expert]:.6g} B")
     whole = " + ".join(parts)
     return whole if tp == 1 else f"({whole}) / {tp} GPUs"
 
 
 def budget_line(terms: list[Any], left: float) -> str:
     """The budget as one sum in GiB."""
-    text = f"{terms[0][1] / GIB:.2f}"
+    text = gib(terms[0][1])
     for _, size, _ in terms[1:]:
-        text += f" - {-size / GIB:.2f}"
-    return f"{text} = {left / GIB:.2f} GiB"
+        text += f" - {gib(-size)}"
+    return f"{text} = {gib(left)} GiB"
 
 
 def tokens_line(left: float, held: Any, tokens: int) -> str:
     """Bytes over bytes of a block, in whole blocks."""
     each = held.per_token + held.indexer
-    return f"{left / GIB:.2f} GiB / ({each:,} B x {held.block}) = {tokens // held.block:,} blocks"
+    return f"{gib(left)} GiB / ({each:,} B x {held.block}) = {tokens // held.block:,} blocks"
 
 
 def batch_line(left: float, held: Any, tokens: int, length: int, most: int) -> str:
     """How many requests of a length, and what binds."""
     if held.uniform:
-        blocks, each = tokens // held.block, math.ceil(length / held.block)
-        text = f"{blocks:,} blocks / {each:,} a request = {blocks / each:.2f}"
+        blocks, many = tokens // held.block, math.ceil(length / held.block)
+        text = f"{blocks:,} blocks / {many:,} a request = {fixed(blocks / many, 2)}"
     else:
         size = held.sequence(length)
-        text = f"{left / GIB:.2f} GiB / {size / GIB:.4f} GiB a request = {left / size:.2f}"
+        each = fixed(size / GIB, 4)
+        text = f"{gib(left)} GiB / {each} GiB a request = {fixed(left / size, 2)}"
     return f"{text}; max_num_seqs is {most}"

@@ -97,9 +97,21 @@ def decode_step(step: Any, load: Load, batch: float) -> float:
     return float(step.decode(batch, load.context, load.width)) * load.dilation
 
 
-def prompt_time(step: Any, load: Load, batch: float) -> float:
+def room_of(load: Load, batch: float, budget: float) -> float:
+    """Tokens of a step's budget that decodes leave for prompts."""
+    return max(16.0, budget - batch * load.width)
+
+
+def prompt_time(step: Any, load: Load, batch: float, budget: float) -> float:
     """dP: what a prompt adds to the steps that it joins."""
-    return float(step.prompt(load.new, load.cached, batch))
+    pieces = max(1, math.ceil(load.new / room_of(load, batch, budget)))
+    return float(step.prompt(load.new, load.cached, batch, pieces))
+
+
+def chunk_time(step: Any, load: Load, batch: float, room: float) -> float:
+    """What a chunk of ``room`` tokens adds to its step, in the middle of its prompt."""
+    part = min(load.new, room)
+    return float(step.prompt(part, load.cached + (load.new - part) / 2.0, batch))
 
 
 def batch_size(step: Any, load: Load, busy: float, most: float) -> float:
@@ -124,11 +136,11 @@ def batch_size(step: Any, load: Load, busy: float, most: float) -> float:
     return high
 
 
-def _together(step: Any, load: Load, served: float, most: float) -> Any:
+def _together(step: Any, load: Load, served: float, most: float, budget: float) -> Any:
     """(batch, busy): a prompt adds what depends on the batch, and the batch on what it adds."""
     batch, busy = 0.5 * most, 0.0
     for _ in range(4):
-        busy = min(0.99, served * prompt_time(step, load, batch))
+        busy = min(0.99, served * prompt_time(step, load, batch, budget))
         batch = batch_size(step, load, busy, most)
     return batch, busy
 
@@ -140,13 +152,13 @@ def mixed(step: Any, load: Load, budget: float) -> Steady:
         return Steady(capacity=0.0, batch=0.0, most=most, gap=math.inf, stall=math.inf,
                       own=math.inf, wait=math.inf, busy=1.0, step=math.inf, rho=1.0)  # fmt: skip
     steps = load.output / load.emitted
-    work = prompt_time(step, load, most)
+    work = prompt_time(step, load, most, budget)
     full = decode_step(step, load, most)
     capacity = most / (steps * full + most * work)
-    batch, busy = _together(step, load, min(load.rate, capacity), most)
+    batch, busy = _together(step, load, min(load.rate, capacity), most, budget)
     here = decode_step(step, load, batch)
-    work = prompt_time(step, load, batch)
-    room = max(16.0, budget - batch * load.width)
+    work = prompt_time(step, load, batch, budget)
+    room = room_of(load, batch, budget)
     capacity = min(capacity, 1.0 / (work + here * load.new / room))
     chunks = max(1.0, math.ceil(load.new / room))
     service = work + here * load.new / room
@@ -154,7 +166,7 @@ def mixed(step: Any, load: Load, budget: float) -> Steady:
     wait = math.inf
     if load.rate < capacity and rho < 1.0:
         wait = rho * service * (1.0 + load.cv * load.cv) / (2.0 * (1.0 - rho))
-    chunk = work * min(1.0, room / max(load.new, 1.0))
+    chunk = chunk_time(step, load, batch, room)
     return Steady(
         capacity=capacity,
         batch=batch,

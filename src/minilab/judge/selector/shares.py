@@ -33,11 +33,11 @@ def gap_share(settings: Any, load: Load, run: Any) -> float:
 
     A gap is a step, and prompts that arrive during one step make the next one longer. How many may
     join before a step breaks the limit says how often it is broken (Poisson arrivals); of g gaps a
-    hundredth may be.
+    hundredth may be. A step that emits several tokens is one gap and zeros: they count among the g.
     """
     if run.step > settings.itl:
         return 0.0
-    gaps = load.output / load.emitted
+    steps = load.output / load.emitted
     if run.stall > settings.itl:  # even one chunk is too long
         broken = load.rate * run.step / (1.0 - run.busy) * run.chunks
     else:
@@ -46,7 +46,7 @@ def gap_share(settings: Any, load: Load, run: Any) -> float:
         if join * load.new >= run.room:
             return 1.0  # the budget is spent before the limit is
         broken = 1.0 - poisson(load.rate * run.step / (1.0 - run.busy), int(join))
-    return poisson(gaps * broken, int(min(60.0, gaps / 100.0)))
+    return poisson(steps * broken, int(min(60.0, load.output / 100.0)))
 
 
 def poisson(mean: float, most: int) -> float:
@@ -62,8 +62,7 @@ def transfer_share(settings: Any, load: Load, rest: Any, moved: float, wire: flo
     """The same after a split: the only long gap is the second token's, which waits for the KV."""
     if rest.step > settings.itl:
         return 0.0
-    gaps = load.output / load.emitted
-    if gaps > 100.0:
+    if load.output > 100.0:
         return 1.0
     # The KV waits for the step under way to end, then the token takes a step of its own.
     spare = settings.itl - moved - wire * moved / (2.0 * (1.0 - wire)) - rest.step

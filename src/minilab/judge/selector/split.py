@@ -1,6 +1,6 @@
 """Split: prefill and decode on instances of their own, with a transfer between them.
 
-prefill   each prompt is a step: S = fixed + dP; capacity 1 / S per instance
+prefill   a prompt is a step of its own, or a few: S = fixed + dP; capacity 1 / S per instance
 transfer  bytes / bandwidth + latency, one at a time per prefill instance
 decode    B = r * (O / E) * D(B): no prompt ever joins a step
 """
@@ -10,10 +10,14 @@ from typing import Any
 
 from minilab.judge.selector.pool import Steady, batch_size, decode_step, most_sequences
 
+BUDGET = 8192.0
+"""Tokens of a prefill step at most."""
+
 
 def prefill_pool(step: Any, load: Any, instances: int) -> Steady:
     """The prefill side; ``load.rate`` is of the whole deployment."""
-    service = step.per_step(load.new) + step.per_seq
+    pieces = max(1, math.ceil(load.new / BUDGET))
+    service = pieces * (step.per_step(load.new / pieces) + step.per_seq)
     service += step.per_pair * (load.new * load.cached + load.new * (load.new + 1.0) / 2.0)
     rate = load.rate / instances
     rho = rate * service

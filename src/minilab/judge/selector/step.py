@@ -81,13 +81,14 @@ class Step:
             + self.per_window * batch * seen
         )
 
-    def prompt(self, new: float, cached: float, batch: float) -> float:
-        """What ``new`` prompt tokens behind ``cached`` ones add to a step of ``batch`` decodes."""
+    def prompt(self, new: float, cached: float, batch: float, pieces: int = 1) -> float:
+        """What ``new`` prompt tokens behind ``cached`` ones add to steps of ``batch`` decodes when
+        they are computed in so many ``pieces``: each of them reads the experts anew."""
         pairs = new * cached + new * (new + 1.0) / 2.0
-        seconds = self.per_token * new + self.per_pair * pairs + self.per_seq
+        seconds = self.per_token * new + self.per_pair * pairs + self.per_seq * pieces
         if self.expert_read:
             idle = 1.0 - self.expert_share
-            seconds += self.expert_read * (idle**batch - idle ** (batch + new))
+            seconds += self.expert_read * pieces * (idle**batch - idle ** (batch + new / pieces))
         return seconds
 
 
