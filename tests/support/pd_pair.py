@@ -47,7 +47,9 @@ class QueueWire:
         if self._gate.get(timeout=20) == "cut":
             self._line.put(None)
             raise RuntimeError("cut")
-        self._line.put((request_id, len(block_ids), self._packing.pack(block_ids)))
+        self._line.put(
+            (request_id, len(block_ids), [part.clone() for part in self._packing.pack(block_ids)])
+        )
         return True
 
     def refuse(self, request_id: int) -> bool:

@@ -101,8 +101,8 @@ def _copy(
     gather = name == "gather_blocks"
     chosen = choose_backend(name, cache.device, backend)
     if chosen.name == "reference":
-        if gather:
-            return staging.copy_(gather_blocks_ref(cache, block_ids, dim))
+        if gather:  # as gather_blocks_ref, into the buffer that is there
+            return torch.index_select(cache, dim, block_ids.long(), out=staging)
         return scatter_blocks_ref(staging, cache, block_ids, dim)
     if not staging.numel():
         return staging

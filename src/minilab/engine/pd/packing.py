@@ -7,6 +7,7 @@ block of one layer's keys, or of its values. Sent as they lie, a request is many
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -32,25 +33,39 @@ class Packing(Protocol):
 
 
 class Gathered:
-    """One staging buffer for all blocks and layers; ``place`` is the device that the wire reads."""
+    """One staging buffer for all blocks and layers; ``place`` is the device that the wire reads.
+
+    The buffer is kept and only grows: to touch fresh memory costs more than to copy. What ``pack``
+    or ``space`` returns is valid until the next call.
+    """
 
     def __init__(self, kv_cache: torch.Tensor, place: torch.device) -> None:
         self._cache, self._place = kv_cache, place
+        self._buffer = torch.empty(0, dtype=kv_cache.dtype, device=place)
 
     def pack(self, block_ids: Sequence[int]) -> list[torch.Tensor]:
         """See ``Packing``."""
-        return [gather_blocks(self._cache, self._ids(block_ids), BLOCKS).to(self._place)]
+        staging = self._staging(len(block_ids))
+        if self._place == self._cache.device:
+            return [gather_blocks(self._cache, self._ids(block_ids), BLOCKS, out=staging)]
+        return [staging.copy_(gather_blocks(self._cache, self._ids(block_ids), BLOCKS))]
 
     def space(self, block_ids: Sequence[int]) -> list[torch.Tensor]:
         """See ``Packing``."""
-        shape = list(self._cache.shape)
-        shape[BLOCKS] = len(block_ids)
-        return [torch.empty(shape, dtype=self._cache.dtype, device=self._place)]
+        return [self._staging(len(block_ids))]
 
     def unpack(self, parts: Sequence[torch.Tensor], block_ids: Sequence[int]) -> None:
         """See ``Packing``."""
         (staging,) = parts
         scatter_blocks(staging.to(self._cache.device), self._cache, self._ids(block_ids), BLOCKS)
+
+    def _staging(self, blocks: int) -> torch.Tensor:
+        shape = list(self._cache.shape)
+        shape[BLOCKS] = blocks
+        count = math.prod(shape)
+        if self._buffer.numel() < count:
+            self._buffer = torch.empty(count, dtype=self._cache.dtype, device=self._place)
+        return self._buffer[:count].view(shape)
 
     def _ids(self, block_ids: Sequence[int]) -> torch.Tensor:
         return torch.tensor(block_ids, dtype=torch.int64, device=self._cache.device)
