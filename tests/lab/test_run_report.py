@@ -19,8 +19,10 @@ from minilab.judge.filed_prediction import FiledPrediction, Said
 from minilab.lab.run_report import Wanted, read_runs, report_page
 from minilab.lab.run_report.grid import cell as cell_of
 from minilab.lab.run_report.grid import grid_of, map_of
+from minilab.lab.run_report.measured import settings, workloads
 from minilab.lab.run_report.verdicts import UNKNOWN, Finding, findings
 from minilab.sim.experiment import Experiment
+from minilab.sim.pd_experiment import PdExperiment
 from minilab.sim.regime_cell import Judge
 from minilab.sim.workload_spec import WorkloadSpec
 
@@ -234,3 +236,24 @@ def test_without_a_date_in_the_log_the_file_s_own_counts(tmp_path: Path) -> None
     page, _ = page_of([word])
     assert "that of the file, which a copy changes" in page
     assert "One side only" in page
+
+
+def test_every_setting_in_which_sides_differ_is_shown_in_order(tmp_path: Path) -> None:
+    """A split whose prefill pool and link are not told could be any split."""
+    words = []
+    for rate in (4.0, 12.0, 24.0):
+        for name, side in (
+            ("plain", PLAIN.with_(instances=2)),
+            ("split", PdExperiment.split(PLAIN)),
+        ):
+            log = side.with_(rate=rate, limit=20).run()
+            words.append(written(tmp_path, f"{name}-{rate:g}", log))
+    runs = read_runs(sorted(words), SLO)
+    names, differ, _ = settings(runs)
+    shown = {name: cells for name, *cells in differ}
+    assert names == ["plain", "split"]
+    assert shown["rate"] == ["4, 12, 24", "4, 12, 24"]
+    assert shown["instances"] == ["2", "1"]
+    assert shown["prefill instances"] == ["–", "1"] and shown["link"] == ["–", "infiniband-400"]
+    rates = [float(row[2]) for row in workloads(runs)]
+    assert rates == sorted(rates) and len(rates) == 3

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from minilab.facts.errors import InputError
+from minilab.lab.seed import stream
 
 EXERCISES_PACKAGE = "minilab.lab.exercises"
 ID_PATTERN = re.compile(r"(\d+)([a-z]?)\.(\w+)")
@@ -75,10 +76,10 @@ class Exercise:
         return self.cases if isinstance(self.cases, tuple) else self.cases()
 
     def drawn(self) -> Iterator[Case]:
-        """The cases drawn at random: the same ones in every session."""
+        """The cases drawn at random: the same ones in every session of a student (``lab.seed``)."""
         if self.draw is not None:
             for number in range(self.draws):
-                yield self.draw(random.Random(f"{self.id}/{number}"))
+                yield self.draw(stream(f"{self.id}/{number}"))
 
     @property
     def names(self) -> tuple[str, ...]:

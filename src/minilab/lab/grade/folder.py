@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from minilab.facts.errors import InputError
+from minilab.lab import seed
 from minilab.lab.exercise import Exercise, exercises_of
 from minilab.lab.grade import marks as table
 from minilab.lab.grade.marks import Mark
@@ -26,7 +27,6 @@ from minilab.lab.workdir import FOLDER_VARIABLE
 from minilab.sim.progress_bar import progress_bar
 
 NOT_CHECKED, NO_NOTEBOOK = "not checked", "no notebook"
-STUDENT_VARIABLE = "MINILAB_STUDENT"
 KEPT = ("PATH", "PYTHONPATH", "LANG", "MINILAB_DATA", "MINILAB_CACHE", "VIRTUAL_ENV", "TMPDIR",
         "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # fmt: skip
 """Of the instructor's environment, what a submission's process gets: no token, no key."""
@@ -166,7 +166,7 @@ def _run(
             "HOME": scratch,
             "IPYTHONDIR": str(Path(scratch, "ipython")),
             FOLDER_VARIABLE: str(Path(scratch, "work")),
-            STUDENT_VARIABLE: student,
+            seed.VARIABLE: student,
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "minilab.lab.grade.worker", scratch],

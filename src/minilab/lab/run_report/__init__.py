@@ -5,7 +5,7 @@ knows: the report of a capstone.
 holds predictions against runs, ``pictures`` draws, ``page`` writes it down.
 """
 
-from minilab.lab.run_report.page import Wanted, report_page
-from minilab.lab.run_report.runs import Run, read_runs
+from minilab.lab.run_report.page import Wanted, report_page, report_parts
+from minilab.lab.run_report.runs import Run, read_runs, run_of
 
-__all__ = ["Run", "Wanted", "read_runs", "report_page"]
+__all__ = ["Run", "Wanted", "read_runs", "report_page", "report_parts", "run_of"]

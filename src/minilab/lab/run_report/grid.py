@@ -61,7 +61,7 @@ def grid_of(runs: Sequence[Run], baseline: str | None) -> Grid:
     names = list(dict.fromkeys(run.side for run in runs))
     if baseline is not None and baseline not in names:
         raise InputError(f"--baseline: {unknown_name('side', baseline, names)}")
-    axes = tuple(axis for axis in _keys(runs) if axis not in NO_AXIS and _varies(runs, axis))
+    axes = tuple(axis for axis in _candidates(runs) if _varies(runs, axis))
     if len(axes) > MOST_AXES:
         raise InputError(
             f"report: {len(axes)} settings vary within a side ({', '.join(axes)}); a map has "
@@ -78,8 +78,13 @@ def grid_of(runs: Sequence[Run], baseline: str | None) -> Grid:
     return Grid(axes, tuple(points), sides, baseline or names[0])
 
 
-def _keys(runs: Sequence[Run]) -> list[str]:
-    return list(dict.fromkeys(key for run in runs for key in run.settings))
+def _candidates(runs: Sequence[Run]) -> list[str]:
+    """What may be an axis: what the logs themselves call their place, else every setting."""
+    named = [run.log.meta.get("point") or {} for run in runs]
+    if all(named):
+        return list(dict.fromkeys(str(key) for point in named for key in point))
+    keys = dict.fromkeys(key for run in runs for key in run.settings)
+    return [key for key in keys if key not in NO_AXIS]
 
 
 def _varies(runs: Sequence[Run], axis: str) -> bool:

@@ -16,6 +16,7 @@ from minilab.lab.run_report.runs import NO_AXIS, Run
 from minilab.sim.experiment import Experiment
 from minilab.sim.pd_experiment import PdExperiment
 
+NONE = "–"
 WORKLOAD_HEAD = ("workload", "requests", "rate (1/s)", "prompt tokens", "output tokens", "sha256")
 
 
@@ -24,7 +25,17 @@ def workloads(runs: Sequence[Run]) -> list[list[str]]:
     seen: dict[Any, Run] = {}
     for run in runs:
         seen.setdefault(run.workload_hash or run.path, run)
-    return [_workload(run) for run in seen.values()]
+    return [_workload(run) for run in sorted(seen.values(), key=_size)]
+
+
+def _size(run: Run) -> tuple[str, float, float, float]:
+    """Workloads of one name by rate, then by length: file names sort 12 before 4."""
+    columns = run.log.requests
+    arrival = columns["arrival"][~np.isnan(columns["arrival"])]
+    span = float(np.ptp(arrival)) if arrival.size else 0.0
+    rate = round((arrival.size - 1) / span, 3) if span > 0 else 0.0
+    prompt, output = (float(columns[name].mean()) for name in ("prompt_tokens", "output_tokens"))
+    return str(_data(run).get("name", "")), rate, prompt, output
 
 
 def _workload(run: Run) -> list[str]:
@@ -49,37 +60,41 @@ def _data(run: Run) -> dict[str, Any]:
 
 def settings(runs: Sequence[Run]) -> tuple[list[str], list[list[str]], list[list[str]]]:
     """(side names, rows that differ between or within sides, the other rows that are not at their
-    defaults); a cell lists the values that a side has. What one kind of run does not have and the
-    other has at its default is left out."""
+    defaults); a cell lists the values that a side has, in order; NONE where it has none."""
     names = list(dict.fromkeys(run.side for run in runs))
     keys = dict.fromkeys(key for run in runs for key in run.settings if key not in NO_AXIS[1:])
     differ, same = [], []
     for key in keys:
         cells = [_values([r for r in runs if r.side == name], key) for name in names]
         row = [key.replace("_", " "), *cells]
-        said = {cell for cell in cells if cell} - {_default(key)}
-        only_default = not said and "" in cells  # one side has no such setting, the other its own
-        if not only_default and (len(set(cells)) > 1 or any(", " in cell for cell in cells)):
+        if len(set(cells)) > 1 or any(", " in cell for cell in cells):
             differ.append(row)
-        elif said:
+        elif cells[0] not in (NONE, _default(key)):
             same.append(row)
     return names, differ, same
 
 
 def _values(runs: Sequence[Run], key: str) -> str:
-    found = dict.fromkeys(_word(run.settings.get(key)) for run in runs)
-    return ", ".join(found)
+    found = {_word(value): value for value in (run.settings.get(key) for run in runs)}
+    return ", ".join(sorted(found, key=lambda word: _rank(found[word])))
 
 
 def _word(value: Any) -> str:
-    return "" if value is None else number(value)
+    return NONE if value in (None, "") else number(value)
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, then words."""
+    if isinstance(value, (int, float)):
+        return False, float(value), ""
+    return True, 0.0, str(value)
 
 
 def _default(key: str) -> str:
     for one in (*fields(PdExperiment), *fields(Experiment)):
         if one.name == key:
             return _word(one.default)
-    return ""
+    return NONE
 
 
 def how(runs: Sequence[Run]) -> Iterator[str]:

@@ -34,6 +34,12 @@ details { margin: 1rem 0; }
 """
 
 
+NO_WIN = "Nowhere in these runs."
+NO_LOSS = (
+    "Nowhere in these runs; which workload would it be? A report that knows none has not looked."
+)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a report is asked for.
@@ -58,29 +64,41 @@ def report_page(runs: Sequence[Run], wanted: Wanted) -> tuple[str, list[Finding]
     Raises:
         InputError: runs that span no grid, or a prediction that is none.
     """
+    parts, found = report_parts(runs, wanted)
+    return document(wanted.title, parts, MORE_CSS), found
+
+
+def report_parts(
+    runs: Sequence[Run], wanted: Wanted, level: int = 1
+) -> tuple[list[str], list[Finding]]:
+    """The parts of the page, its title as a heading of ``level``; for a page around it."""
     grid = grid_of(runs, wanted.baseline)
     held = calibration.hold(wanted.predictions, runs)
     judge = Judge(wanted.metric, wanted.margin, wanted.least_attainment)
     found = findings(grid, wanted.slos, judge)
+    sections = [
+        ("In the author's words", paragraphs(wanted.words)),
+        ("Workload", _workload(runs, wanted)),
+        ("Settings", _settings(runs)),
+        ("Numbers", _numbers(grid)),
+        ("Regime map", _maps(grid, judge, str(wanted.slos))),
+        ("Where it wins", _listed(grid, found, (WINS,), NO_WIN)),
+        ("Where it loses", _listed(grid, found, (LOSES,), NO_LOSS)),
+        ("Where there is no telling", _listed(grid, found, (EQUAL, NEITHER, UNKNOWN), "")),
+        ("Curves", _curves(grid, found, wanted.slos, level + 2)),
+        ("Prediction and calibration", _calibration(held)),
+        ("How this was measured", _how(grid, runs, wanted)),
+        ("Environment", _environment(runs)),
+    ]
     parts = [
-        heading(wanted.title, 1),
+        heading(wanted.title, level),
         f'<p class="first">{html.escape(headline(grid, found))}</p>',
-        section("In the author's words", paragraphs(wanted.words)),
-        section("Workload", _workload(runs, wanted)),
-        section("Settings", _settings(runs)),
-        section("Numbers", _numbers(grid)),
-        section("Regime map", _maps(grid, judge, str(wanted.slos))),
-        section("Where it wins", _listed(grid, found, (WINS,), "Nowhere in these runs.")),
-        section("Where it loses", _listed(grid, found, (LOSES,), "Nowhere in these runs; which "
-                "workload would it be? A report that knows none has not looked.")),
-        section("Where there is no telling", _listed(grid, found, (EQUAL, NEITHER, UNKNOWN), "")),
-        section("Curves", _curves(grid, found, wanted.slos)),
-        section("Prediction and calibration", _calibration(held)),
-        section("How this was measured", _how(grid, runs, wanted)),
-        section("Environment", bullets(
-            [*measured.environment(runs), f"this page: minilab {__version__}"])),
-    ]  # fmt: skip
-    return document(wanted.title, parts, MORE_CSS), found
+    ]
+    return [*parts, *(section(title, text, level + 1) for title, text in sections)], found
+
+
+def _environment(runs: Sequence[Run]) -> str:
+    return bullets([*measured.environment(runs), f"this page: minilab {__version__}"])
 
 
 def headline(grid: Grid, found: Sequence[Finding]) -> str:
@@ -166,14 +184,14 @@ def _listed(grid: Grid, found: Sequence[Finding], verdicts: Sequence[str], nothi
     return bullets(lines) or paragraphs(nothing)
 
 
-def _curves(grid: Grid, found: Sequence[Finding], slos: SLOSet) -> str:
+def _curves(grid: Grid, found: Sequence[Finding], slos: SLOSet, level: int) -> str:
     parts = [_figure(picture) for picture in pictures.curves(grid)]
     point = _telling(grid, found)
     if grid.axes:
         parts.append(paragraphs(f"The rest is at {grid.at(point)}, where the sides differ most."))
     parts += [_figure(picture) for picture in pictures.shares(grid, point, slos)]
     lengths = [
-        heading(name, 3) + _figure(picture)
+        heading(name, level) + _figure(picture)
         for name, picture in pictures.by_length(grid, point, slos)
     ]
     if lengths:

@@ -69,13 +69,17 @@ def read_runs(words: Sequence[str], slos: SLOSet, gpus: float | None = None) -> 
             log = readers.read(place)
             if not len(log):
                 raise InputError(f"{place}: has no requests; a report needs runs that have some")
-            began, dated = _began(log, place)
-            row = numbers(log, str(slos), gpus_of(log, gpus))
-            side = name or Path(place).stem
-            found.append(Run(side, place, log, settings_of(log), began, dated, row))
+            found.append(run_of(name or Path(place).stem, place, log, slos, gpus))
     if not found:
         raise InputError("report: no run is given; name files such as plain=plain.jsonl")
     return found
+
+
+def run_of(side: str, path: str, log: RunLog, slos: SLOSet, gpus: float | None = None) -> Run:
+    """A log as a run of a side; ``path`` is what the report calls it, and dates it if need be."""
+    began, dated = _began(log, path)
+    row = numbers(log, str(slos), gpus_of(log, gpus))
+    return Run(side, path, log, settings_of(log), began, dated, row)
 
 
 def _split(word: str) -> tuple[str, str]:
@@ -113,12 +117,19 @@ def _began(log: RunLog, path: str) -> tuple[datetime, bool]:
 
 
 def settings_of(log: RunLog) -> dict[str, Any]:
-    """The settings of a run, flat; what only repeats it (``NO_AXIS``) is kept as well."""
+    """The settings of a run, flat; what only repeats it (``NO_AXIS``) is kept as well.
+
+    A log may name its own place in a grid, ``meta["point"]``; this then stands for the workload.
+    """
+    point = log.meta.get("point")
+    own = point if isinstance(point, dict) else {}
     config = log.meta.get("config")
     if isinstance(config, dict):
         flat = {**config}
         inner = flat.pop("workload", None)
-        return {**(inner if isinstance(inner, dict) else {}), **flat}
+        return {**(inner if isinstance(inner, dict) and not own else {}), **flat, **own}
+    if own:
+        return dict(own)
     told = log.meta.get("arrivals")
     asked = told.get("requested") if isinstance(told, dict) else None
     return {"rate": float(f"{asked:.3g}")} if isinstance(asked, float) and asked > 0 else {}
