@@ -40,9 +40,38 @@ LIMITS = {
 }
 
 
+LATENT_LIMITS = [
+    "chunks off block boundaries",
+    "preemption",
+    "preemption without cache",
+    "whole prompts",
+    "blocks of one token",
+]
+
+
 @pytest.mark.parametrize("arrival", [None, 5], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("name", LIMITS)
 def test_greedy_text_is_that_of_transformers(pair: Pair, name: str, arrival: int | None) -> None:
+    same_as_transformers(pair, name, arrival)
+
+
+@pytest.mark.parametrize("name", LATENT_LIMITS)
+def test_greedy_text_of_a_cache_of_latents_is_that_of_transformers(
+    latent_pair: Pair, name: str
+) -> None:
+    same_as_transformers(latent_pair, name, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arrival", [None, 5], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("name", LIMITS)
+def test_greedy_text_of_latents_under_all_limits(
+    latent_pair: Pair, name: str, arrival: int | None
+) -> None:
+    same_as_transformers(latent_pair, name, arrival)
+
+
+def same_as_transformers(pair: Pair, name: str, arrival: int | None) -> None:
     """Also: the case that the limits are there for really comes up."""
     llm = LLM(pair.config, pair.weights, LIMITS[name])
     ends: set[bool] = set()  # whether chunks end on a block boundary
@@ -91,10 +120,10 @@ def test_greedy_text_over_the_whole_grid(pair: Pair, seqs: int) -> None:
     assert (preempted > 10) == (seqs > 1), "one sequence never needs to give its blocks back"
 
 
-def test_logits_are_those_of_transformers(pair: Pair) -> None:
+def test_logits_are_those_of_transformers(any_pair: Pair) -> None:
     """To 2e-5, at the end of a prompt in chunks and at every token after it."""
     prompt = prompts(1, seed=3)[0] + prompts(1, seed=4)[0]
-    llm = LLM(pair.config, pair.weights, limits(8, 1, 64))
+    llm = LLM(any_pair.config, any_pair.weights, limits(8, 1, 64))
     seen: list[torch.Tensor] = []
     forward = llm.executor.model.forward
 
@@ -106,18 +135,23 @@ def test_logits_are_those_of_transformers(pair: Pair) -> None:
     output = llm.generate([prompt], SamplingParams(temperature=0, max_tokens=8))[0]
     whole = torch.tensor([prompt + output.token_ids[:-1]])
     with torch.inference_mode():
-        wanted = pair.model(whole).logits[0, len(prompt) - 1 :]
+        wanted = any_pair.model(whole).logits[0, len(prompt) - 1 :]
     got = torch.cat([logits for logits in seen if len(logits)])
     torch.testing.assert_close(got, wanted, rtol=0, atol=2e-5)
     assert wanted.std() > 0.5, "flat logits would hide a wrong position"
 
 
-def test_cached_prefix_changes_no_token_and_is_really_used(pair: Pair) -> None:
-    llm = LLM(pair.config, pair.weights, limits(64, 4, 64))
+def test_logits_of_latents_are_those_of_transformers(latent_pair: Pair) -> None:
+    """Softmax routing and an undivided query, too (V2)."""
+    test_logits_are_those_of_transformers(latent_pair)
+
+
+def test_cached_prefix_changes_no_token_and_is_really_used(any_pair: Pair) -> None:
+    llm = LLM(any_pair.config, any_pair.weights, limits(64, 4, 64))
     prompt = prompts(1, seed=5, shared=16)[0]
     rule = SamplingParams(temperature=0, max_tokens=9)
     first, second = (llm.generate([prompt], rule)[0] for _ in range(2))
-    assert first.token_ids == second.token_ids == greedy(pair.model, prompt, 9)
+    assert first.token_ids == second.token_ids == greedy(any_pair.model, prompt, 9)
     assert (first.num_cached_tokens, second.num_cached_tokens) == (0, (len(prompt) - 1) // 4 * 4)
 
 

@@ -45,9 +45,9 @@ MUTANTS: dict[str, Mutant] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_planted_mistake_changes_the_text(pair: Pair, name: str) -> None:
+def test_a_planted_mistake_changes_the_text(any_pair: Pair, name: str) -> None:
     mutate = MUTANTS[name]
-    llm = LLM(pair.config, pair.weights, SchedulerConfig(128, 4, 16, 4))
+    llm = LLM(any_pair.config, any_pair.weights, SchedulerConfig(128, 4, 16, 4))
     forward = llm.executor.model.forward
 
     def mutated(batch: Any) -> torch.Tensor:
@@ -55,31 +55,31 @@ def test_a_planted_mistake_changes_the_text(pair: Pair, name: str) -> None:
 
     llm.executor.model.forward = mutated  # type: ignore[method-assign]
     try:
-        outputs = serve(llm, pair.jobs)
+        outputs = serve(llm, any_pair.jobs)
     except ValueError as error:
         assert "seq_lens" in str(error)  # noticed: a chunk longer than its context
         return
-    wrong = [o.token_ids != job.wanted for o, job in zip(outputs, pair.jobs, strict=True)]
+    wrong = [o.token_ids != job.wanted for o, job in zip(outputs, any_pair.jobs, strict=True)]
     assert sum(wrong) >= 3, wrong
 
 
-def test_without_a_mistake_the_same_harness_passes(pair: Pair) -> None:
+def test_without_a_mistake_the_same_harness_passes(any_pair: Pair) -> None:
     """The control of the experiment above."""
-    llm = LLM(pair.config, pair.weights, SchedulerConfig(128, 4, 16, 4))
-    outputs = serve(llm, pair.jobs)
-    assert [output.token_ids for output in outputs] == [job.wanted for job in pair.jobs]
+    llm = LLM(any_pair.config, any_pair.weights, SchedulerConfig(128, 4, 16, 4))
+    outputs = serve(llm, any_pair.jobs)
+    assert [output.token_ids for output in outputs] == [job.wanted for job in any_pair.jobs]
 
 
-def test_a_stale_hash_changes_the_text(pair: Pair) -> None:
+def test_a_stale_hash_changes_the_text(any_pair: Pair) -> None:
     """Hashes that know only where a block lies: every prompt finds the KV of the one before it."""
 
     class Stale:
         def extend(self, request: RequestState, num_tokens: int) -> None:
             request.block_hashes[:] = range(1, num_tokens // 4 + 1)
 
-    llm = LLM(pair.config, pair.weights, SchedulerConfig(128, 4, 512, 8))
+    llm = LLM(any_pair.config, any_pair.weights, SchedulerConfig(128, 4, 512, 8))
     llm.scheduler.index._hasher = Stale()
-    other, job = pair.jobs[7], pair.jobs[0]
+    other, job = any_pair.jobs[7], any_pair.jobs[0]
     assert llm.generate([other.prompt], other.rule)[0].token_ids == other.wanted
     output = llm.generate([job.prompt], job.rule)[0]
     assert output.num_cached_tokens > 0 and output.token_ids != job.wanted

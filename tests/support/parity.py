@@ -16,12 +16,13 @@ from driving import check
 
 from minilab.core.plan import StepPlan
 from minilab.core.request import RequestState
-from minilab.engine.config import DecoderConfig
+from minilab.engine.families import ModelConfig, config_from_hf
 from minilab.engine.llm import LLM, Output
 from minilab.engine.sampling import SamplingParams
 
 VOCAB = 160
 FAMILIES = ("llama", "llama3", "qwen2", "qwen3")
+LATENT_FAMILIES = ("deepseek_v3", "deepseek_v2")
 SHAPE = {
     "vocab_size": VOCAB,
     "hidden_size": 64,
@@ -41,6 +42,22 @@ LLAMA3 = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
+}
+LATENT = {
+    "q_lora_rank": 24,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 4,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 16,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 4,
+    "n_group": 4,
+    "topk_group": 2,
 }
 OUTPUT = 20
 """Most tokens that a job asks for."""
@@ -64,7 +81,7 @@ class Pair:
     """A model of transformers and what the engine needs of it."""
 
     model: Any
-    config: DecoderConfig
+    config: ModelConfig
     weights: dict[str, torch.Tensor]
     jobs: list[Job] = field(default_factory=list)
 
@@ -78,6 +95,11 @@ def pair(family: str) -> Pair:
         config = transformers.Qwen2Config(**SHAPE, tie_word_embeddings=True)
     elif family == "qwen3":
         config = transformers.Qwen3Config(**SHAPE, head_dim=32)
+    elif family == "deepseek_v3":
+        config = transformers.DeepseekV3Config(**{**SHAPE, **LATENT})
+    elif family == "deepseek_v2":
+        other = {"q_lora_rank": None, "topk_method": "group_limited_greedy"}
+        config = transformers.DeepseekV2Config(**{**SHAPE, **LATENT, **other})
     else:
         rope = {"rope_parameters": LLAMA3} if family == "llama3" else {}
         config = transformers.LlamaConfig(**SHAPE, **rope)
@@ -85,9 +107,30 @@ def pair(family: str) -> Pair:
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.3)
-    found = Pair(model, DecoderConfig.from_hf(model.config.to_dict()), dict(model.state_dict()))
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            torch.nn.init.normal_(buffer, std=0.1)
+    found = Pair(model, config_from_hf(model.config.to_dict()), public_weights(model))
     found.jobs.extend(_jobs(model))
     return found
+
+
+def public_weights(model: Any) -> dict[str, torch.Tensor]:
+    """The tensors under the names of public checkpoints: experts one by one."""
+    weights: dict[str, torch.Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        stem, _, last = name.rpartition(".")
+        if last not in ("gate_up_proj", "down_proj"):
+            weights[name] = tensor
+            continue
+        for expert, matrix in enumerate(tensor):
+            at = f"{stem}.{expert}."
+            if last == "down_proj":
+                weights[f"{at}down_proj.weight"] = matrix
+            else:
+                gate, up = matrix.chunk(2)
+                weights |= {f"{at}gate_proj.weight": gate, f"{at}up_proj.weight": up}
+    return weights
 
 
 def prompts(count: int, seed: int, shared: int = 0) -> list[list[int]]:

@@ -57,15 +57,15 @@ class DecoderConfig:
             )
         _refuse_unbuilt(config)
         rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        heads = _whole(config, "num_attention_heads")
-        hidden = _whole(config, "hidden_size")
+        heads = whole(config, "num_attention_heads")
+        hidden = whole(config, "hidden_size")
         end = config.get("eos_token_id")
         ends = end if isinstance(end, list) else [end]
         return cls(
-            vocab_size=_whole(config, "vocab_size"),
+            vocab_size=whole(config, "vocab_size"),
             hidden_size=hidden,
-            intermediate_size=_whole(config, "intermediate_size"),
-            num_layers=_whole(config, "num_hidden_layers"),
+            intermediate_size=whole(config, "intermediate_size"),
+            num_layers=whole(config, "num_hidden_layers"),
             num_heads=heads,
             num_kv_heads=config.get("num_key_value_heads") or heads,
             head_dim=config.get("head_dim") or (128 if family == "qwen3" else hidden // heads),
@@ -80,7 +80,8 @@ class DecoderConfig:
         )
 
 
-def _whole(config: Mapping[str, Any], name: str) -> int:
+def whole(config: Mapping[str, Any], name: str) -> int:
+    """A field that must be a whole number above 0, or an InputError that names it."""
     value = config.get(name)
     if not isinstance(value, int) or value < 1:
         raise InputError(f"config.json: {name} is {value!r}; it must be a whole number above 0")

@@ -10,8 +10,8 @@ from minilab.core.plan import StepOutcome, StepPlan
 from minilab.core.request import RequestState
 from minilab.engine.batch import NO_DRAFTS, StepBatch
 from minilab.engine.decode_graphs import DecodeGraphs
+from minilab.engine.families import Model
 from minilab.engine.generation import Generation
-from minilab.engine.model import Decoder
 from minilab.engine.sampling import Sampler
 from minilab.engine.spec.speculation import Speculation
 
@@ -28,7 +28,7 @@ class TorchExecutor:
         speculation: guesses several tokens ahead; None: one token a step.
     """
 
-    model: Decoder
+    model: Model
     block_size: int
     sampler: Sampler = field(default_factory=Sampler)
     texts: dict[int, Generation] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from minilab.core.scheduler import Scheduler
 from minilab.engine.config import DecoderConfig
 from minilab.engine.decode_graphs import DecodeGraphs
 from minilab.engine.executor import TorchExecutor
+from minilab.engine.families import Model, ModelConfig, new_model
 from minilab.engine.generation import Generation
 from minilab.engine.model import Decoder, Weights
 from minilab.engine.record import EngineRecord
@@ -69,7 +70,7 @@ class LLM:
 
     def __init__(
         self,
-        config: DecoderConfig,
+        config: ModelConfig,
         weights: Weights,
         limits: SchedulerConfig | None = None,
         seed: int = 0,
@@ -79,8 +80,11 @@ class LLM:
     ) -> None:
         limits = limits or SchedulerConfig(num_blocks=512)
         sizes = limits.num_blocks, limits.block_size
+        model: Model
         if kv is None:
-            model = Decoder(config, weights, *sizes)
+            model = new_model(config, weights, *sizes)
+        elif not isinstance(config, DecoderConfig):
+            raise InputError("kv: a cache of latents has one format, its weights' dtype; leave it")
         else:
             cache = kv.new_cache(config, *sizes, weights["model.embed_tokens.weight"].device)
             model = Decoder(config, weights, *sizes, kv.attention(cache), cache.codes)
@@ -106,11 +110,14 @@ class LLM:
         """Replay decode steps from CUDA graphs from now on; see ``decode_graphs`` for the cost.
 
         Raises:
-            InputError: the model is not on a GPU that runs the Triton kernels.
+            InputError: the model is not on a GPU that runs the Triton kernels, or has latents.
         """
+        model = self.executor.model
+        if not isinstance(model, Decoder):
+            raise InputError("CUDA graphs are built for Llama-like models only; leave them off")
         limits = self.scheduler.config
         longest = -(-self.max_model_len // limits.block_size)
-        self.executor.graphs = DecodeGraphs(self.executor.model, longest)
+        self.executor.graphs = DecodeGraphs(model, longest)
         return self.executor.graphs
 
     def use_tiers(self, tiers: KVTiers) -> None:

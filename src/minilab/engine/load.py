@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from minilab.core.config import SchedulerConfig
-from minilab.engine.config import DecoderConfig
+from minilab.engine.deepseek.config import FAMILIES as DEEPSEEK
+from minilab.engine.families import ModelConfig
 from minilab.engine.gguf_file import GgufFile
 from minilab.engine.llm import LLM
 from minilab.engine.loader import auto_dtype, load
@@ -65,6 +66,7 @@ def load_llm(
     if not path.exists():
         raise InputError(f"{path}: no such folder or file; give one, or a name: {', '.join(NAMES)}")
     tokenizer: Tokenizer | None = None
+    config: ModelConfig
     if path.suffix == ".gguf" and path.is_file():
         file = GgufFile(path)
         config, weights = file.load(place, kind)
@@ -81,10 +83,10 @@ def load_llm(
 
 def _folder(
     path: Path, device: torch.device, dtype: torch.dtype
-) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
+) -> tuple[ModelConfig, dict[str, torch.Tensor]]:
     """A checkpoint folder; AWQ, GPTQ and FP8 weights are widened to ``dtype``."""
     said = read_json(path / "config.json") if (path / "config.json").is_file() else {}
-    if not said.get("quantization_config"):
+    if not said.get("quantization_config") or said.get("model_type") in DEEPSEEK:
         return load(path, device, dtype)
     from minilab.engine.quant.checkpoint import load_quantised
 

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import torch
 
-from minilab.engine.config import DecoderConfig
+from minilab.engine.families import ModelConfig, config_from_hf
 from minilab.engine.gguf_file import GgufFile
 from minilab.engine.weight_check import check_weights
 from minilab.facts.errors import InputError
 from minilab.facts.user_input import read_json
 
-Checkpoint = tuple[DecoderConfig, dict[str, torch.Tensor]]
+Checkpoint = tuple[ModelConfig, dict[str, torch.Tensor]]
+KEPT_FLOAT32 = ".e_score_correction_bias"
+"""Biases of routers: differences between experts are smaller than a step of bfloat16."""
 
 
 def auto_dtype(device: torch.device) -> torch.dtype:
@@ -37,6 +39,7 @@ def load(
     place = torch.device(device)
     wanted = dtype or auto_dtype(place)
     path = Path(path)
+    config: ModelConfig
     if path.is_dir():
         config, weights = _folder(path, place, wanted)
     elif path.suffix == ".gguf" and path.is_file():
@@ -51,7 +54,7 @@ def _folder(path: Path, device: torch.device, dtype: torch.dtype) -> Checkpoint:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    config = DecoderConfig.from_hf(read_json(path / "config.json"))
+    config = config_from_hf(read_json(path / "config.json"))
     weights: dict[str, torch.Tensor] = {}
     for name in _shards(path):
         try:
@@ -62,7 +65,10 @@ def _folder(path: Path, device: torch.device, dtype: torch.dtype) -> Checkpoint:
             ) from None
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise InputError(f"{path / name}: cannot be read ({error})") from None
-        weights |= {key: tensor.to(dtype) for key, tensor in part.items()}
+        weights |= {
+            key: tensor.to(torch.float32 if key.endswith(KEPT_FLOAT32) else dtype)
+            for key, tensor in part.items()
+        }
     return config, weights
 
 

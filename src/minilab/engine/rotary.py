@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 
-from minilab.engine.config import DecoderConfig
+
+class RotaryConfig(Protocol):
+    """What a rotation depends on; ``engine.config.DecoderConfig`` says what the words mean."""
+
+    @property
+    def head_dim(self) -> int: ...
+
+    @property
+    def rope_theta(self) -> float: ...
+
+    @property
+    def interleaved(self) -> bool: ...
+
+    @property
+    def rope_scaling(self) -> tuple[float, float, float, float] | None: ...
 
 
 class Rotary:
@@ -15,7 +30,7 @@ class Rotary:
     Frequencies are theta^(-2i / head_dim) (Su et al., 2021); Llama 3 stretches the slow ones.
     """
 
-    def __init__(self, config: DecoderConfig, device: torch.device) -> None:
+    def __init__(self, config: RotaryConfig, device: torch.device) -> None:
         half = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device=device)
         frequencies = config.rope_theta ** (-half / config.head_dim)
         if config.rope_scaling is not None:

@@ -92,7 +92,8 @@ class KVTiers:
         self._cache: torch.Tensor | None = None
 
     def attach(self, kv_cache: torch.Tensor) -> None:
-        """``kv_cache``: the model's, [layers, 2, num_blocks, block_size, kv_heads, head_dim]."""
+        """``kv_cache``: the model's, [layers, 2, num_blocks, block_size, kv_heads, head_dim], or a
+        cache of latents, [layers, 1, num_blocks, block_size, width]."""
         self._cache = kv_cache
 
     # -- the scheduler's questions ----------------------------------------------------------------

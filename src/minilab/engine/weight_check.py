@@ -11,6 +11,8 @@ from collections.abc import Mapping
 import torch
 
 from minilab.engine.config import DecoderConfig
+from minilab.engine.deepseek.config import DeepseekConfig
+from minilab.engine.deepseek.shapes import deepseek_shapes, has_mtp, is_spare
 from minilab.facts.errors import InputError
 
 Shape = tuple[int, ...]
@@ -49,14 +51,19 @@ def wanted_shapes(config: DecoderConfig) -> dict[str, Shape]:
 
 
 def check_weights(
-    config: DecoderConfig, weights: Mapping[str, torch.Tensor], where: str = "checkpoint"
+    config: DecoderConfig | DeepseekConfig,
+    weights: Mapping[str, torch.Tensor],
+    where: str = "checkpoint",
 ) -> None:
     """Compare a checkpoint with its config.
 
     Raises:
         InputError: a tensor is missing, has another shape, or has no use in the model.
     """
-    wanted = wanted_shapes(config)
+    if isinstance(config, DeepseekConfig):
+        wanted = deepseek_shapes(config, has_mtp(config, weights))
+    else:
+        wanted = wanted_shapes(config)
     for name, shape in wanted.items():
         found = weights.get(name)
         if found is None:
@@ -70,8 +77,10 @@ def check_weights(
             )
     spare = {"lm_head.weight"}  # stored although it is tied
     for name in weights:
-        if name not in wanted and name not in spare and not name.endswith(_COMPUTED):
+        if name in wanted or name in spare or name.endswith(_COMPUTED):
+            continue
+        if not (isinstance(config, DeepseekConfig) and is_spare(config, name)):
             raise InputError(
                 f"{where}: tensor {name} has no use in this engine; the model has a part that is "
-                "not built here, or is quantised; use a plain Llama, Qwen2 or Qwen3 checkpoint"
+                "not built here, or is quantised; use a plain checkpoint of one of its families"
             )

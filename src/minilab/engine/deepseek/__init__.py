@@ -1,0 +1,1 @@
+"""DeepSeek-V2 and V3: attention over pages of latents (MLA), a mixture of experts, MTP."""
