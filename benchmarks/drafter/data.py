@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ def read(folder: Path) -> list[Text]:
                 tokens = found["tokens"][start:end].long()
                 texts.append(Text(tokens, prompt, found["hidden"][start:end]))
             start = end
+    if not texts:
+        sys.exit(f"{folder}: no finished shards; write some with drafter/generate.py first")
     return texts
 
 

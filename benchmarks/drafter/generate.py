@@ -97,13 +97,14 @@ def main() -> int:
     parser.add_argument("--texts", type=int, default=960)
     parser.add_argument("--per-shard", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", default="bfloat16", help="float32 where a CPU has no bfloat16")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     limits = SchedulerConfig(
         64 * 32, 16, max_num_batched_tokens=2048, max_num_seqs=64, enable_prefix_caching=False
     )
-    llm = load_llm("smollm2", limits, dtype="bfloat16", device="cpu")
+    llm = load_llm("smollm2", limits, dtype=options.dtype, device="cpu")
     states = HiddenStates(llm)
     prompts = training_prompts(options.texts, options.seed)
     for first in range(0, len(prompts), options.per_shard):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from minilab.core.config import SchedulerConfig
+from minilab.engine import linear as linear_module
 from minilab.engine.attention import KernelAttention
 from minilab.engine.batch import StepBatch
 from minilab.engine.batched_attention import BatchedAttention
@@ -102,3 +103,18 @@ def test_a_packed_weight_multiplies_as_before(rows: int) -> None:
         )
         got = Linear(weight, added)(x)
         torch.testing.assert_close(got.double(), wanted, rtol=0, atol=2e-5)
+
+
+def test_a_cpu_without_bfloat16_still_multiplies_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN raises when it is asked to pack bfloat16 on a CPU without AVX-512."""
+    monkeypatch.setattr(linear_module, "_has_bfloat16", lambda: False)
+    weight, x = torch.randn(96, 64).bfloat16(), torch.randn(3, 64).bfloat16()
+    layer = Linear(weight)
+    assert not layer.packed
+    assert torch.equal(layer(x), torch.nn.functional.linear(x, weight))
+
+
+def test_bfloat16_is_packed_only_where_the_cpu_has_it() -> None:
+    """Failed on every CPU without AVX-512: the engine could not even be loaded in bfloat16."""
+    weight = torch.randn(32, 16).bfloat16()
+    assert Linear(weight).packed in (False, linear_module._has_bfloat16())

@@ -45,7 +45,17 @@ def _packer(weight: torch.Tensor) -> Callable[..., torch.Tensor] | None:
     usable = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
     if not usable or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return None
+    if weight.dtype == torch.bfloat16 and not _has_bfloat16():
+        return None
     names = torch._C._dispatch_get_all_op_names()
     if not {"mkldnn::_reorder_linear_weight", "mkldnn::_linear_pointwise"} <= set(names):
         return None
     return torch.ops.mkldnn._reorder_linear_weight
+
+
+def _has_bfloat16() -> bool:
+    """Whether oneDNN computes bfloat16 on this CPU; it refuses to pack for one without AVX-512."""
+    try:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    except AttributeError:
+        return False
