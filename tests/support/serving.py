@@ -14,10 +14,13 @@ import openai
 from minilab.core.config import SchedulerConfig
 from minilab.engine.llm import LLM
 from minilab.engine.load import load_llm
+from minilab.engine.spec.config import SpeculativeConfig
 from minilab.serve.app import make_app
 from minilab.serve.limits import ServeLimits
 from minilab.serve.runner import listen, run_app, url_of
 from minilab.serve.service import Service
+
+LABELS = ("finished_reason", "reason", "position")
 
 
 class Site:
@@ -29,10 +32,13 @@ class Site:
         keys: tuple[str, ...] = (),
         sndbuf: int | None = None,
         scheduler: dict[str, Any] | None = None,
+        speculative: str | None = None,
         **more: Any,
     ) -> None:
         sizes = {"num_blocks": 256, "max_num_batched_tokens": 512, "max_num_seqs": 16}
         self.llm: LLM = load_llm("tiny", SchedulerConfig(**{**sizes, **(scheduler or {})}))
+        if speculative is not None:
+            self.llm.use_speculation(SpeculativeConfig.parse(speculative).speculation(self.llm))
         self.gate = threading.Event()
         self.gate.set()
         self.held = threading.Event()  # the engine stands at the closed gate
@@ -102,7 +108,7 @@ class Site:
             for sample in family.samples:
                 if "le" in sample.labels:
                     continue
-                more = [v for k, v in sample.labels.items() if k in ("finished_reason", "reason")]
+                more = [v for k, v in sample.labels.items() if k in LABELS]
                 found[":".join([sample.name, *more])] = sample.value
         return found
 

@@ -65,6 +65,14 @@ def _add_engine(parser: Parser) -> None:
     add("--dtype", default="auto", metavar="DTYPE", help="float32, bfloat16, float16 or auto")
     add("--device", default="auto", metavar="DEVICE", help="cpu, cuda, cuda:1 or auto")
     add("--seed", type=whole_number(0), default=0, metavar="N", help="of requests without one")
+    add(
+        "--speculative-config",
+        dest="speculative",
+        metavar="JSON",
+        help="guess several tokens ahead, in vLLM's words: "
+        """'{"method": "ngram", "num_speculative_tokens": 4}'; methods: ngram, suffix, """
+        "draft_model, eagle, medusa, table (the last four with a model)",
+    )
 
 
 def _add_limits(parser: Parser) -> None:
@@ -83,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     check_place(args.runlog, RUNLOGS)
     try:
         from minilab.engine.load import load_llm
+        from minilab.engine.spec.config import SpeculativeConfig
         from minilab.serve.keys import api_keys
         from minilab.serve.runner import listen
     except ImportError as error:
@@ -90,9 +99,13 @@ def run(args: argparse.Namespace) -> int:
             f"{error.name} is not installed; `pip install 'minilab[gpu,model,serve]'`"
         ) from None
     keys = api_keys(args.api_key_file)
+    ahead = None if args.speculative is None else SpeculativeConfig.parse(args.speculative)
     template = _text(args.chat_template)
     with listen(args.host, args.port) as place:
         llm = load_llm(args.model, _scheduler(args), args.dtype, args.device, args.seed)
+        if ahead is not None:
+            llm.use_speculation(ahead.speculation(llm))
+            tell(f"speculation: {ahead.method}, up to {ahead.table.most} guesses a step")
         if args.host not in LOOPBACK and not keys:
             tell(f"{args.host} may be reached by others and no API key is set; see --api-key-file")
         log, broken = asyncio.run(_serve(args, llm, place, keys, template))

@@ -120,6 +120,10 @@ class LLM:
         self.executor.graphs = DecodeGraphs(model, longest)
         return self.executor.graphs
 
+    def use_speculation(self, speculation: Speculation) -> None:
+        """Guess several tokens ahead from now on; call it before the first request."""
+        self.executor.speculation = speculation
+
     def use_tiers(self, tiers: KVTiers) -> None:
         """Keep KV blocks in CPU memory or on disk as well, from now on (see ``tiers``)."""
         tiers.attach(self.executor.model.kv_cache)

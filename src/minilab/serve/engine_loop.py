@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -103,7 +103,9 @@ class EngineLoop:
 
     def run_log(self, **meta: Any) -> RunLog | None:
         """What was recorded, once the thread has ended; None if nothing was."""
-        record = self._watch.record
+        record, speculation = self._watch.record, self._llm.executor.speculation
+        if speculation is not None:
+            meta = {"spec_decode": asdict(speculation.counts), **meta}
         return None if record is None else record.to_runlog(**meta)
 
     @property
@@ -183,6 +185,8 @@ class EngineLoop:
 
     def _count_step(self, now: float) -> None:
         plan, metrics = self._watch.plan, self._metrics
+        if metrics.spec is not None and self._llm.executor.speculation is not None:
+            metrics.spec.follow(self._llm.executor.speculation.counts)
         metrics.step_tokens.observe(plan.num_tokens)
         if plan.preempted:
             metrics.preemptions.inc(len(plan.preempted))

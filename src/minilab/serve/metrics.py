@@ -20,6 +20,7 @@ from prometheus_client import (
 )
 
 from minilab.core.config import SchedulerConfig
+from minilab.serve.spec_metrics import SpecMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REASONS = ("stop", "length", "abort", "error")
@@ -90,13 +91,25 @@ class Ended:
 
 
 class ServerMetrics:
-    """Counters, gauges and histograms of one server, in a registry of their own."""
+    """Counters, gauges and histograms of one server, in a registry of their own.
 
-    def __init__(self, model: str, limits: SchedulerConfig, max_model_len: int) -> None:
+    Attributes:
+        spec: of guesses; None for a server that makes none (``num_speculative_tokens`` 0).
+    """
+
+    def __init__(
+        self,
+        model: str,
+        limits: SchedulerConfig,
+        max_model_len: int,
+        num_speculative_tokens: int = 0,
+    ) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # start time, memory, open files
         self._labels = {"model_name": model, "engine": "0"}
         self._blocks = limits.num_blocks
+        most = num_speculative_tokens
+        self.spec = SpecMetrics(self.registry, self._labels, most) if most else None
         self._total, self._count = 0.0, 0
         counts = token_buckets(max_model_len)
         self.running = self._gauge("num_requests_running", "Requests with a running slot.")

@@ -61,7 +61,9 @@ class Service:
         self.limits = limits or ServeLimits()
         self.max_model_len = min(llm.max_model_len, max_model_len or llm.max_model_len)
         self.prompts = Prompts(llm, self.max_model_len, chat_template)
-        self.metrics = ServerMetrics(model, llm.scheduler.config, self.max_model_len)
+        speculation = llm.executor.speculation
+        most = speculation.table.most if speculation else 0
+        self.metrics = ServerMetrics(model, llm.scheduler.config, self.max_model_len, most)
         self.draining = False
         self.ended = asyncio.Event()
         self.created = int(time.time())

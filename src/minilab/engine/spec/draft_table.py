@@ -40,6 +40,11 @@ class DraftTable:
         """The same for every batch."""
         return cls([(1, 1 << 30, k)])
 
+    @property
+    def most(self) -> int:
+        """The largest k of all rows."""
+        return max((k for _, _, k in self.rows), default=0)
+
     def k_for(self, batch: int) -> int:
         """Drafts per request when ``batch`` requests decode."""
         return next((k for first, end, k in self.rows if first <= batch <= end), 0)

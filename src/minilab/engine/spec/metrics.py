@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass
@@ -42,6 +42,14 @@ class DraftCounts:
         for position in range(drafted):
             self.drafted_per_pos[position] += 1
             self.accepted_per_pos[position] += position < accepted
+
+    def copy(self) -> DraftCounts:
+        """The counts as they are now."""
+        lists = {
+            "accepted_per_pos": [*self.accepted_per_pos],
+            "drafted_per_pos": [*self.drafted_per_pos],
+        }
+        return replace(self, **lists)
 
     @property
     def acceptance_length(self) -> float:

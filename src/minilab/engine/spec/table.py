@@ -12,7 +12,9 @@ from pathlib import Path
 
 import torch
 
+from minilab.engine.spec.learned import read_drafter
 from minilab.engine.spec.proposer import Drafting, TextProposer
+from minilab.facts.errors import InputError
 
 
 class Table(TextProposer):
@@ -84,10 +86,14 @@ class Table(TextProposer):
 
     @classmethod
     def load(cls, path: str | Path) -> Table:
-        """A table that ``save`` wrote."""
-        from safetensors.torch import load_file
+        """A table that ``save`` wrote.
 
-        found = load_file(path)
+        Raises:
+            InputError: no such file, or not one of a table.
+        """
+        found = read_drafter(path)
+        if not {"grams", "successors"} <= found.keys():
+            raise InputError(f"{path}: no n-gram table; it has no tensors grams and successors")
         rows, tokens = found["grams"].tolist(), found["successors"].tolist()
         grams = (tuple(token for token in row if token >= 0) for row in rows)
         return cls(dict(zip(grams, tokens, strict=True)))
