@@ -147,6 +147,27 @@ def interval(
     return [round(found[int(share * (RESAMPLES - 1))], 3) for share in (0.025, 0.975)]
 
 
+def tries(eagle: Any, known: list[dict[str, Any]], count: int = 4) -> dict[str, list[float]]:
+    """By kind: how often the true next token was the drafter's first, second, ... choice."""
+    from minilab.engine.spec.proposer import Drafting
+    from minilab.engine.spec.replay import GREEDY, show
+
+    hits = {kind: [0] * count for kind in (*KINDS, "all")}
+    places = dict.fromkeys(hits, 0)
+    for one in known:
+        text, seen = one["text"], 0
+        for end in range(text.num_prompt_tokens + 1, len(text.tokens)):
+            show(eagle, text, seen, end - 1)
+            seen = end - 1
+            guesses = eagle.tries([Drafting(0, text.tokens[:end], GREEDY, 1)], count)[0]
+            for kind in (one["kind"], "all"):
+                places[kind] += 1
+                if text.tokens[end] in guesses:
+                    hits[kind][guesses.index(text.tokens[end])] += 1
+        eagle.forget(0)
+    return {kind: [round(n / max(1, places[kind]), 3) for n in hits[kind]] for kind in hits}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -172,6 +193,9 @@ def main() -> int:
     kinds = [one["kind"] for one in known]
     target = Decoder(*load(smollm2_file()), 1, 16)
     base = measure(drafters(options.drafters, target)["n-gram 4..2"], known, 4)
+    table = "n-gram, else static table"
+    made = drafters(options.drafters, target)
+    fallback = measure(made[table], known, 4) if table in made else None
     result: dict[str, Any] = {
         "what": f"SmolLM2-135M fp32 greedy, {len(known)} held-out prompts, up to {TOKENS} tokens",
         "host": host | {"torch": torch.__version__},
@@ -182,7 +206,8 @@ def main() -> int:
     }
     earlier = common.RESULTS / "spec_acceptance.json"
     if options.keep and earlier.exists():
-        result["drafters"] = json.loads(earlier.read_text())["drafters"]
+        before = json.loads(earlier.read_text())
+        result["drafters"], result["tries"] = before["drafters"], before.get("tries", {})
     for name, make in drafters(options.drafters, target).items():
         if options.only not in name:
             continue
@@ -196,12 +221,21 @@ def main() -> int:
                 row[kind]["interval"] = interval(counts, kinds, None, kind, options.seed)
                 if k == 4:
                     row[kind]["minus_n_gram"] = interval(counts, kinds, base, kind, options.seed)
+                if k == 4 and learned and "else" in name and fallback:
+                    row[kind]["minus_table_hybrid"] = interval(
+                        counts, kinds, fallback, kind, options.seed
+                    )
             result["drafters"].setdefault(name, {})[f"k={k}"] = row
             print(
                 f"{name:28s} k={k}",
                 *(f"{kind} {row[kind]['tokens_per_step']:.2f}" for kind in row),
                 flush=True,
             )
+    for path in sorted(options.drafters.glob("eagle-*.safetensors")):
+        if options.only in path.stem:
+            from minilab.engine.spec.eagle import Eagle
+
+            result.setdefault("tries", {})[path.stem] = tries(Eagle.load(target, path), known)
     if not options.no_write:
         common.write("spec_acceptance", result)
     return 0

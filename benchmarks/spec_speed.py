@@ -3,6 +3,7 @@
 Prompt lookup (4 to 2 tokens, 5 drafts) on SmolLM2-135M in fp32. The texts with and without drafts
 must be the same; where they part, the target's two best logits must be a tie as far as rounding
 goes, and the gap is reported. Counts hold anywhere; times are of the machine named beside them.
+Where others use the machine, ``--clock cpu`` counts CPU seconds instead (one thread).
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from typing import Any
 
 import common
 from drafter.tasks import chat
+from prediction import Neighbours
 
 K, TOKENS = 5, 160
 TIE = 1e-3
@@ -77,7 +78,7 @@ def engine(checkpoint: Any, seqs: int, drafts: bool) -> Any:
     return LLM(*checkpoint, limits, speculation=speculation)
 
 
-def timed(llm: Any, ids: list[list[int]]) -> tuple[list[list[int]], float]:
+def timed(llm: Any, ids: list[list[int]], clock: Any) -> tuple[list[list[int]], float]:
     """Texts, and seconds from the end of the prompts' step to the last token."""
     from minilab.engine.sampling import SamplingParams
 
@@ -85,10 +86,10 @@ def timed(llm: Any, ids: list[list[int]]) -> tuple[list[list[int]], float]:
     states = [llm.add(one, rule) for one in ids]
     while llm.scheduler.waiting or llm.scheduler.prefilling:
         llm.step()
-    began = time.perf_counter()
+    began = clock.now()
     while llm.step():
         pass
-    lasted = time.perf_counter() - began
+    lasted = clock.now() - began
     return [llm.output(state).token_ids for state in states], lasted
 
 
@@ -109,7 +110,7 @@ def gap_where_they_part(checkpoint: Any, prompt: list[int], one: list[int], two:
     return float(best[0] - best[1])
 
 
-def share_of_proposing(checkpoint: Any, ids: list[list[int]]) -> dict[str, float]:
+def share_of_proposing(checkpoint: Any, ids: list[list[int]], clock: Any) -> dict[str, float]:
     """At batch 16: proposing, judging and bookkeeping as a share of the decode steps' time."""
     llm = engine(checkpoint, 16, drafts=True)
     spent = {"propose": 0.0, "judge": 0.0}
@@ -117,13 +118,13 @@ def share_of_proposing(checkpoint: Any, ids: list[list[int]]) -> dict[str, float
         inner = getattr(llm.executor.speculation, name)
 
         def outer(*args: Any, inner: Any = inner, name: str = name) -> Any:
-            began = time.perf_counter()
+            began = clock.now()
             found = inner(*args)
-            spent[name] += time.perf_counter() - began
+            spent[name] += clock.now() - began
             return found
 
         setattr(llm.executor.speculation, name, outer)
-    _, total = timed(llm, ids)
+    _, total = timed(llm, ids, clock)
     counts = llm.executor.speculation.counts
     return {
         "share": sum(spent.values()) / total,
@@ -134,7 +135,7 @@ def share_of_proposing(checkpoint: Any, ids: list[list[int]]) -> dict[str, float
     }
 
 
-def width_curve(checkpoint: Any) -> dict[str, float]:
+def width_curve(checkpoint: Any, clock: Any) -> dict[str, float]:
     """Milliseconds of one step of one sequence by the number of tokens verified, context 512."""
     import torch
 
@@ -148,9 +149,9 @@ def width_curve(checkpoint: Any) -> dict[str, float]:
         batch = StepBatch.laid_out([piece], 16, torch.device("cpu"))
         lasted = []
         for _ in range(8):
-            began = time.perf_counter()
+            began = clock.now()
             model.forward(batch)
-            lasted.append(time.perf_counter() - began)
+            lasted.append(clock.now() - began)
         found[str(width)] = round(1e3 * min(lasted), 2)
     return found
 
@@ -159,7 +160,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strict", action="store_true", help="fail where a target is missed")
     parser.add_argument("--no-write", action="store_true", help="leave the result file alone")
-    parser.add_argument("--threads", type=int, default=0, help="default: all cores")
+    parser.add_argument("--threads", type=int, default=0, help="default: all cores; cpu clock: 1")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     options = parser.parse_args()
     host = common.host()
 
@@ -169,8 +171,12 @@ def main() -> int:
     from minilab.engine.load import smollm2_file
     from minilab.engine.spec.metrics import DraftCounts
     from minilab.engine.tokenizer import Tokenizer
+    from minilab.judge.engine_clock import CLOCKS
 
+    if options.clock == "cpu":
+        options.threads = 1
     torch.set_num_threads(options.threads or os.cpu_count() or 1)
+    clock, watch = CLOCKS[options.clock](), Neighbours()
     file = GgufFile(smollm2_file())
     tokenizer = Tokenizer.from_gguf(file.fields)
     checkpoint = file.load(torch.device("cpu"), torch.float32)
@@ -178,9 +184,9 @@ def main() -> int:
     rows: dict[str, Any] = {}
     plain, llm = (engine(checkpoint, 1, drafts) for drafts in (False, True))
     for kind, prompt in ids.items():
-        (without,), slow = timed(plain, [prompt])
+        (without,), slow = timed(plain, [prompt], clock)
         llm.executor.speculation.counts = DraftCounts()
-        (with_drafts,), fast = timed(llm, [prompt])
+        (with_drafts,), fast = timed(llm, [prompt], clock)
         counts = llm.executor.speculation.counts
         rows[kind] = {
             "tokens": len(without),
@@ -199,13 +205,15 @@ def main() -> int:
         print(kind, rows[kind], file=sys.stderr, flush=True)
     shared = [tokenizer.encode(chat(f"{PROMPTS[k]} ({n})"), False) for n in range(4) for k in
               ("copy", "summarise", "RAG", "story")]  # fmt: skip
-    batch = share_of_proposing(checkpoint, shared)
+    batch = share_of_proposing(checkpoint, shared, clock)
     result = {
         "what": f"SmolLM2-135M fp32, prompt lookup 4..2 with {K} drafts, {TOKENS} tokens, greedy",
         "host": host | {"torch": torch.__version__, "threads": torch.get_num_threads()},
+        "clock": options.clock,
+        "neighbours": watch.cores(),
         "batch 1": rows,
         "batch 16": batch,
-        "step_ms_by_width": width_curve(checkpoint),
+        "step_ms_by_width": width_curve(checkpoint, clock),
     }
     gaps = [row["logit_gap_where_texts_part"] for row in rows.values()]
     met = {

@@ -222,6 +222,31 @@ def test_eagle_steps_equal_one_pass_over_the_whole_text() -> None:
         assert guesses[0] == _first_guess(llm.executor.model, weights, text)
 
 
+def test_the_first_of_eagles_tries_is_its_guess() -> None:
+    """Tries are asked in place of a proposal, and must not disturb the next one."""
+    tried, guessed = {}, {}
+    for name, kept in (("tries", tried), ("guesses", guessed)):
+        llm = with_proposer("eagle", SchedulerConfig(64, 4, max_num_seqs=2), k=1)
+        proposer = llm.executor.speculation.proposer  # type: ignore[union-attr]
+        real = proposer.propose
+
+        def watched(asked, name=name, kept=kept, real=real, proposer=proposer):
+            if name == "guesses":
+                found = real(asked)
+                kept.update({tuple(one.tokens): found[one.id].tokens for one in asked
+                             if one.id in found})  # fmt: skip
+            else:
+                found = proposer.tries(asked, 3)
+                kept.update({tuple(one.tokens): found[one.id] for one in asked})
+            return {}
+
+        proposer.propose = watched  # type: ignore[method-assign]
+        llm.generate(prompts(2, seed=12), greedy(10))
+    assert len(guessed) > 10
+    assert all(len(set(three)) == 3 for three in tried.values())
+    assert {text: three[:1] for text, three in tried.items() if text in guessed} == guessed
+
+
 def _first_guess(model: Decoder, weights: dict[str, torch.Tensor], text: list[int]) -> int:
     """The drafter's first guess after ``text``, computed without any memory."""
     reader = engine(SchedulerConfig(64, 4))

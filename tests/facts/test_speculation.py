@@ -31,6 +31,26 @@ def test_all_or_nothing() -> None:
     assert spec.emitted(1.0, 4) == 5 and spec.emitted(0.0, 4) == 1
 
 
+def test_a_tree_is_a_sum_over_its_guesses() -> None:
+    """A chain is the formula; a tree agrees with draws of what the target says next."""
+    chain = [*range(-1, 3)]
+    assert spec.tree_emitted(chain, [0.6] * 4) == pytest.approx(spec.emitted(0.6, 4))
+    parents, chances = [-1, -1, 0, 0, 1], [0.6, 0.2, 0.5, 0.3, 0.5]
+    rng, total, draws = random.Random(1), 0, 40_000
+    for _ in range(draws):
+        node, going = -1, True
+        while going:
+            total += 1  # the target's own token, or the guess that it is
+            coin, going = rng.random(), False
+            for child, parent in enumerate(parents):
+                if parent == node:
+                    if coin < chances[child]:
+                        node, going = child, True
+                        break
+                    coin -= chances[child]
+    assert spec.tree_emitted(parents, chances) == pytest.approx(total / draws, abs=0.02)
+
+
 def test_a_rate_is_found_again() -> None:
     assert spec.rate_per_draft(spec.emitted(0.73, 4), 4) == pytest.approx(0.73, abs=1e-9)
     with pytest.raises(ValueError, match="between 1 and 3"):

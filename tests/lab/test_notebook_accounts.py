@@ -39,6 +39,7 @@ ACCOUNTS = {
     "02_pd_split.ipynb": Account(code=31, checked=9, skipped=0),
     "03a_prefix_cache.ipynb": Account(code=28, checked=5, skipped=0),
     "03b_kv_tiers.ipynb": Account(code=24, checked=7, skipped=0),
+    "04_spec_decode.ipynb": Account(code=35, checked=7, skipped=0),
     "evidence/02_pd.ipynb": Account(code=13, checked=8, skipped=0),
     "05_quantisation.ipynb": Account(code=34, checked=6, skipped=0),
     "06_moe.ipynb": Account(code=30, checked=7, skipped=0),

@@ -18,6 +18,20 @@ def emitted(alpha: float, k: int) -> float:
     return float(sum(alpha**i for i in range(k + 1)))
 
 
+def tree_emitted(parents: Sequence[int], chances: Sequence[float]) -> float:
+    """Tokens per step that verifies a tree of guesses: 1 + the sum of the chances of all its paths.
+
+    Args:
+        parents: index of the guess before each guess, -1 for none; parents come first.
+        chances: that a guess is the target's token, given that its parent was. Siblings are
+            different tokens, so theirs add up to 1 at most.
+    """
+    reach: list[float] = []
+    for parent, chance in zip(parents, chances, strict=True):
+        reach.append(chance * (reach[parent] if parent >= 0 else 1.0))
+    return 1 + sum(reach)
+
+
 def acceptance_length(per_position: Sequence[float]) -> float:
     """Tokens per step from the chance that the draft at each position is kept, unconditional."""
     return 1 + sum(per_position)

@@ -120,6 +120,18 @@ class Eagle:
                 features = self._run(ready, [[guess] for guess in guesses], places, features)
         return {one.id: Draft(tokens[: one.most]) for one, tokens in zip(ready, found, strict=True)}
 
+    @torch.inference_mode()
+    def tries(self, asked: Sequence[Drafting], count: int) -> Mapping[int, list[int]]:
+        """The ``count`` likeliest tokens for the next place, by request: a tree's first level.
+
+        Takes in what was observed, as ``propose`` does, and leaves no guess behind.
+        """
+        ready = [one for one in asked if one.id in self._memories]
+        if not ready:
+            return {}
+        found = self._tokens[self._head(self._read(ready)).topk(count, dim=-1).indices]
+        return dict(zip((one.id for one in ready), found.tolist(), strict=True))
+
     def forget(self, request_id: int) -> None:
         """See ``Proposer``."""
         self._memories.pop(request_id, None)

@@ -39,9 +39,8 @@ class Text:
 def replay(proposer: Proposer, text: Text, k: int) -> DraftCounts:
     """The counts of decoding ``text`` with up to ``k`` drafts a step."""
     counts = DraftCounts()
-    request = RequestState(Request(0, 0.0, text.num_prompt_tokens, 1))
     end, known = len(text.tokens), text.num_prompt_tokens + 1  # the first token is the prompt's
-    _observe(proposer, request, text, 0, known - 1)
+    show(proposer, text, 0, known - 1)
     while known < end:
         asked = Drafting(0, text.tokens[:known], GREEDY, min(k, end - known - 1))
         draft = proposer.propose([asked]).get(0)
@@ -50,7 +49,7 @@ def replay(proposer: Proposer, text: Text, k: int) -> DraftCounts:
         while kept < len(guesses) and guesses[kept] == text.tokens[known + kept]:
             kept += 1
         counts.count(len(guesses), kept, kept + 1)
-        _observe(proposer, request, text, known - 1, known + kept)
+        show(proposer, text, known - 1, known + kept)
         known += kept + 1
     proposer.forget(0)
     return counts
@@ -70,12 +69,13 @@ def without_loop(tokens: list[int], num_prompt_tokens: int) -> list[int]:
     return tokens
 
 
-def _observe(proposer: Proposer, request: RequestState, text: Text, start: int, end: int) -> None:
-    """Show the features of tokens ``start`` to ``end``, as a step of the engine would."""
+def show(proposer: Proposer, text: Text, start: int, end: int) -> None:
+    """Let request 0's proposer see the features of tokens ``start`` to ``end``, as a step would."""
     if not proposer.reads_hidden:
         return
     assert text.hidden is not None, "this proposer reads hidden states"
     hidden = text.hidden[start:end]
     piece = Piece(text.tokens[start:end], start, [0], 1)
+    request = RequestState(Request(0, 0.0, text.num_prompt_tokens, 1))
     batch = StepBatch.laid_out([piece], 1 << 20, hidden.device, requests=[request])
     proposer.observe(batch, hidden)
