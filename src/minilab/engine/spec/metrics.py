@@ -45,11 +45,11 @@ class DraftCounts:
 
     def copy(self) -> DraftCounts:
         """The counts as they are now."""
-        lists = {
-            "accepted_per_pos": [*self.accepted_per_pos],
-            "drafted_per_pos": [*self.drafted_per_pos],
-        }
-        return replace(self, **lists)
+        return replace(
+            self,
+            accepted_per_pos=[*self.accepted_per_pos],
+            drafted_per_pos=[*self.drafted_per_pos],
+        )
 
     @property
     def acceptance_length(self) -> float:
