@@ -11,8 +11,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from minilab.core.config import SchedulerConfig
 from minilab.engine.batch import Piece, StepBatch
 from minilab.engine.config import DecoderConfig
@@ -100,7 +98,7 @@ def step_seconds(
             Piece([7] * width, context, range(row * blocks, (row + 1) * blocks), width)
             for row in range(batch)
         ]
-        laid[width] = StepBatch.laid_out(pieces, 16, torch.device("cpu"))
+        laid[width] = StepBatch.laid_out(pieces, 16, model.device)
     found = dict.fromkeys(widths, float("inf"))
     for _ in range(1 + repeats):
         for width, one in laid.items():
