@@ -10,30 +10,31 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from minilab.core.config import SchedulerConfig
-from minilab.engine.batch import Piece, StepBatch
-from minilab.engine.config import DecoderConfig
-from minilab.engine.llm import LLM
-from minilab.engine.model import Decoder, Weights
-from minilab.engine.sampling import SamplingParams
-from minilab.engine.spec.metrics import DraftCounts
-from minilab.engine.spec.proposer import Drafting, TextProposer
-from minilab.engine.spec.speculation import Speculation
 from minilab.lab.spec_texts import Propose
 
-Checkpoint = tuple[DecoderConfig, Weights]
+if TYPE_CHECKING:
+    from minilab.engine.config import DecoderConfig
+    from minilab.engine.model import Weights
+    from minilab.engine.spec.metrics import DraftCounts
+    from minilab.engine.spec.proposer import Drafting
+    from minilab.engine.spec.speculation import Speculation
+
+    Checkpoint = tuple[DecoderConfig, Weights]
 
 
-class Guessing(TextProposer):
-    """A ``Proposer`` around a plain function of (tokens so far, most guesses)."""
+def guessing(propose: Propose, k: int) -> Speculation:
+    """What the engine needs to guess with a plain function of (tokens so far, most guesses)."""
+    from minilab.engine.spec.proposer import TextProposer
+    from minilab.engine.spec.speculation import Speculation
 
-    def __init__(self, propose: Propose) -> None:
-        self._propose = propose
+    class Guessing(TextProposer):
+        def continuation(self, asked: Drafting) -> list[int]:
+            return [int(token) for token in propose(asked.tokens, asked.most)][: asked.most]
 
-    def continuation(self, asked: Drafting) -> list[int]:
-        """See ``TextProposer``."""
-        return [int(token) for token in self._propose(asked.tokens, asked.most)][: asked.most]
+    return Speculation.of(Guessing(), k)
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,15 @@ def run(
     k: int = 4,
 ) -> list[Ran]:
     """Greedy answers to prompts of token ids, all in one batch; the steps' times are shared."""
+    from minilab.engine.llm import LLM
+    from minilab.engine.sampling import SamplingParams
+
     blocks = sum(-(-(len(prompt) + max_tokens) // 16) + 1 for prompt in prompts)
     limits = SchedulerConfig(
         blocks, 16, max_num_batched_tokens=2048, max_num_seqs=len(prompts),
         enable_prefix_caching=False,
     )  # fmt: skip
-    speculation = Speculation.of(Guessing(propose), k) if propose else None
+    speculation = guessing(propose, k) if propose else None
     llm = LLM(*checkpoint, limits, speculation=speculation)
     rule = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     states = [llm.add(prompt, rule) for prompt in prompts]
@@ -90,6 +94,9 @@ def step_seconds(
 
     Widths take turns, so that a neighbour on the machine disturbs all alike.
     """
+    from minilab.engine.batch import Piece, StepBatch
+    from minilab.engine.model import Decoder
+
     blocks = -(-(context + max(widths)) // 16)
     model = Decoder(*checkpoint, blocks * batch, 16)
     laid = {}
