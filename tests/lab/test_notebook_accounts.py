@@ -44,6 +44,7 @@ ACCOUNTS = {
     "05_quantisation.ipynb": Account(code=34, checked=6, skipped=0),
     "06_moe.ipynb": Account(code=30, checked=7, skipped=0),
     "07_selector.ipynb": Account(code=26, checked=5, skipped=0),
+    "08_on_call.ipynb": Account(code=12, checked=2, skipped=0),
     "evidence/03_prefix.ipynb": Account(code=9, checked=7, skipped=0),
     "evidence/03_routing.ipynb": Account(code=17, checked=9, skipped=0),
     "evidence/06_moe.ipynb": Account(code=17, checked=15, skipped=0),
