@@ -93,7 +93,7 @@ def main() -> None:
     settings = random_settings(args.settings, args.seed)
     asked: list[list[Any]] = [["selector", "batch", [one]] for one in settings]
     asked += [["selector", "report", one] for one in settings]
-    asked += [["selector", "flips", one] for one in settings[:20]]
+    asked += [["selector", "flips", one] for one in settings[:8]]
     asked += [["capacity", "report", {"length": 500 + at}] for at in range(50)]
     before = host()
     told = in_node(asked)

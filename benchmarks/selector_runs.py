@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from selector_workloads import requests_of
+from selector_workloads import count_of, requests_of
 
 from minilab.facts.runlog import RunLog
 from minilab.facts.slo import SLOSet, goodput
@@ -103,19 +104,39 @@ class Runs:
         if keep.exists():
             for line in keep.read_text().splitlines():
                 row = json.loads(line)
-                self._made[_key(row["given"], row["stack"], row["layout"])] = row
+                self._made[_key(row["given"], row["stack"], row["layout"], "warm" in row)] = row
 
     def of(self, given: dict[str, Any], verdict: Any, seed: int) -> dict[str, Any]:
         """What came of a stack: attainment (share of all requests that met the limits), bars and
         bottleneck by the selector's rule."""
-        key = _key(given, verdict.stack.name(), verdict.layout)
+        return self._kept(
+            given, verdict, False, lambda: self._run(settings_of(given), verdict, seed)
+        )
+
+    def warm(self, given: dict[str, Any], verdict: Any, seed: int) -> float:
+        """The attainment of the second half of a run of twice the length: with the prefixes of the
+        first half in the caches, and its queue."""
+        row = self._kept(given, verdict, True, lambda: self._second_half(given, verdict, seed))
+        return float(row["warm"])
+
+    def _kept(
+        self, given: dict[str, Any], verdict: Any, warm: bool, run: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        name, layout = verdict.stack.name(), verdict.layout
+        key = _key(given, name, layout, warm)
         if key not in self._made:
-            row = {"given": given, "stack": verdict.stack.name(), "layout": verdict.layout}
-            row.update(self._run(settings_of(given), verdict, seed))
+            row = {"given": given, "stack": name, "layout": layout, **run()}
             with self.keep.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             self._made[key] = row
         return self._made[key]
+
+    def _second_half(self, given: dict[str, Any], verdict: Any, seed: int) -> dict[str, Any]:
+        settings = settings_of(given)
+        limits = SLOSet.parse(f"ttft={settings.ttft}s,itl={settings.itl}s")
+        log = experiment_of(settings, verdict).run(requests_of(settings, self.least, seed, 2))
+        late = log.select(log.requests["id"] >= count_of(settings, self.least))
+        return {"warm": goodput(late, limits, verdict.gpus).attainment or 0.0}
 
     def _run(self, settings: Settings, verdict: Any, seed: int) -> dict[str, Any]:
         limits = SLOSet.parse(f"ttft={settings.ttft}s,itl={settings.itl}s")
@@ -125,5 +146,5 @@ class Runs:
         return {"attainment": attained, "bars": bars, "label": bottleneck(bars)}
 
 
-def _key(given: dict[str, Any], stack: str, layout: str) -> str:
-    return json.dumps([given, stack, layout], sort_keys=True)
+def _key(given: dict[str, Any], stack: str, layout: str, warm: bool) -> str:
+    return json.dumps([given, stack, layout, warm], sort_keys=True)

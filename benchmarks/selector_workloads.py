@@ -1,6 +1,6 @@
 """The workloads on which the selector is checked: random, not hopeless, the same for every version.
 
-    python benchmarks/selector_workloads.py [--workloads 200] [--seed 12]
+    python benchmarks/selector_workloads.py [--workloads 200] [--seed 12] [--to FILE]
 
 writes benchmarks/selector_workloads.json. The rate of a workload is a share of what the selector
 says the hardware could carry, so the list is kept as a file: a better selector is judged on the
@@ -55,19 +55,24 @@ def random_workload(rng: random.Random) -> dict[str, Any]:
     return given
 
 
-def requests_of(settings: Settings, least: int, seed: int) -> Workload:
-    """The requests of these settings: as many as arrive in 10 s, ``least`` to 800."""
+def requests_of(settings: Settings, least: int, seed: int, times: int = 1) -> Workload:
+    """The requests of these settings, ``times`` as many as one run has."""
     rate, output, shared = settings.rate, int(settings.output), int(settings.shared_tokens())
-    count = max(least, min(800, int(10 * settings.rate)))
+    count = times * count_of(settings, least)
     if not shared:
         return synthetic(rate, count, int(settings.prompt), output, seed=seed)
     own, groups = int(settings.prompt) - shared, int(settings.groups)
     return synthetic(rate, count, own, output, seed=seed, groups=groups, shared_tokens=shared)
 
 
-def listed() -> list[dict[str, Any]]:
-    """The workloads of the list."""
-    found: list[dict[str, Any]] = json.loads(LIST.read_text("utf-8"))["workloads"]
+def count_of(settings: Settings, least: int) -> int:
+    """How many requests one run has: what arrives in 10 s, ``least`` to 800."""
+    return max(least, min(800, int(10 * settings.rate)))
+
+
+def listed(path: Path = LIST) -> list[dict[str, Any]]:
+    """The workloads of a list."""
+    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["workloads"]
     return found
 
 
@@ -76,11 +81,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workloads", type=int, default=200)
     parser.add_argument("--seed", type=int, default=12)
+    parser.add_argument("--to", type=Path, default=LIST)
     args = parser.parse_args()
     rng = random.Random(args.seed)
     found = [random_workload(rng) for _ in range(args.workloads)]
     lines = ",\n".join(json.dumps(given) for given in found)
-    LIST.write_text(f'{{"seed": {args.seed}, "workloads": [\n{lines}\n]}}\n')
+    args.to.write_text(f'{{"seed": {args.seed}, "workloads": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":

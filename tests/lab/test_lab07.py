@@ -22,6 +22,7 @@ from minilab.lab.exercises.lab07.crossover import crossover
 from minilab.lab.exercises.lab07.drafts import losing_batch
 from minilab.lab.exercises.lab07.link import slowest_link
 from minilab.lab.exercises.lab07.pool import filling_rate
+from minilab.lab.parameter_controls import rounded
 from minilab.lab.selector_widget import SelectorWidget
 from minilab.lab.vet import problems
 
@@ -145,7 +146,7 @@ def test_every_parameter_has_a_control_and_its_range() -> None:
     for row in parameters():
         if "min" in row:
             for edge in ("min", "max"):
-                settings_of({row["name"]: widget.rounded(row, row[edge])})
+                settings_of({row["name"]: rounded(row, row[edge])})
 
 
 def test_a_workload_that_does_not_fit_is_said() -> None:

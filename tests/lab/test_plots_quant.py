@@ -38,6 +38,7 @@ def test_widget_answers_and_explains() -> None:
     controls, text = box.children
     before = text.value
     assert "131,072 bytes a token" in before
-    controls.children[3].value = "fp8"
+    kv = next(one for one in controls.children if one.description == "KV cache")
+    kv.value = "fp8"
     assert "65,536 bytes a token" in text.value != before
-    assert "before any KV" in answer("llama-3.1-70b", "l4", "bf16", "bf16", 1, 8192, 0.9)
+    assert "before any KV" in answer(model="llama-3.1-70b", gpu="l4")

@@ -10,7 +10,7 @@ function budget(told) {
   const [[, memory]] = told.terms;
   const rows = [...told.terms.slice(1).map(([name, size, why]) => [name, -size, why]),
     ["for KV", Math.max(0, told.available), "what is left"]];
-  return el("div", { class: "live-bars" }, ...rows.map(([name, size, why]) =>
+  return el("div", { class: "live-bars live-bytes" }, ...rows.map(([name, size, why]) =>
     el("div", { class: name === "for KV" ? "live-bar live-top" : "live-bar", title: why },
       el("span", { class: "live-bar-name" }, name),
       el("span", { class: "live-track", "aria-hidden": "true" },

@@ -65,7 +65,8 @@ export function control(p, settings, changed) {
     const value = settings.values[p.name];
     if (p.kind) { input.value = value; return; }
     input.value = toSlider(p, value);
-    shown.textContent = `${number(value)} ${p.unit}`;
+    const text = isWhole(p) ? Math.round(value).toLocaleString("en") : number(value);
+    shown.textContent = p.unit ? `${text} ${p.unit}` : text;
     input.setAttribute("aria-valuetext", shown.textContent);
   };
   input.addEventListener("input", () => {

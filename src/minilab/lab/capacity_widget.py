@@ -1,63 +1,65 @@
-"""The capacity calculator with sliders: the same functions as ``minilab capacity``."""
+"""The capacity calculator with sliders: the page's parameters, the page's numbers."""
 
 from __future__ import annotations
 
+import html
 import importlib
+import json
+from functools import cache
 from typing import Any
 
-from minilab.facts.capacity_plan import GIB, Deployment
-from minilab.facts.capacity_report import capacity
-from minilab.facts.errors import InputError
-from minilab.facts.hardware import get_gpu, gpus
-from minilab.facts.models import get_model, models
+from minilab.judge.calculator.page import Page
+from minilab.judge.calculator.tables import as_json, parameters, tables
+from minilab.lab.parameter_controls import control, rounded
 
-MODELS = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "gpt-oss-20b", "gemma-3-27b", "deepseek-v3")
-LENGTHS = (2048, 8192, 32_768, 131_072)
+GIB = 2**30
 
 
-def answer(
-    model: str, gpu: str, weights: str, kv: str, tp: int, length: int, utilization: float
-) -> str:
-    """What the widget prints: the budget line by line, then what fits; or why nothing does."""
-    try:
-        deployment = Deployment(
-            get_model(model), get_gpu(gpu), kv, weights, tp=tp, utilization=utilization
-        )
-        found = capacity(deployment, length).as_dict()
-    except InputError as error:
-        return str(error)
-    lines = [f"{t['name']:<16}{t['gib']:>9.2f} GiB" for t in found["terms"]]
-    lines.append(f"{'for KV':<16}{found['available_bytes'] / GIB:>9.2f} GiB a GPU")
-    low, high = found["range"]["tokens"]
-    lines += [
-        "",
-        f"{found['kv_bytes_per_token']:,} bytes a token and GPU",
-        f"{found['tokens']:,} tokens ({low:,} to {high:,})",
-        f"{found['max_concurrency']:.1f} requests of {length:,} tokens at once",
-    ]
-    return "\n".join(lines)
+@cache
+def _page() -> Page:
+    return Page(as_json(), json.dumps(parameters()))
+
+
+def answer(**given: Any) -> str:
+    """What the widget prints: the budget line by line, then what fits; or how much is missing.
+
+    ``given``: parameters by name; what is not given has its default.
+    """
+    told = json.loads(_page().report(json.dumps(given)))
+    lines = [f"{name:<16}{size / GIB:>9.2f} GiB" for name, size, _ in told["terms"]]
+    if not told["fits"]:
+        missing = f"{-told['available'] / GIB:.2f} GiB"
+        more = "take more GPUs, quantised weights, fewer batched tokens or a higher share"
+        return "\n".join([*lines, "", f"{missing} a GPU are missing before any KV: {more}"])
+    lines.append(f"{'for KV':<16}{told['available'] / GIB:>9.2f} GiB a GPU")
+    low, high = told["range"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{told['kv_bytes_per_token']:,} bytes a token and GPU",
+            f"{told['tokens']:,} tokens ({low:,} to {high:,})",
+            f"{told['batch']:,} requests at once, bound by {told['limit']}",
+            *told["notes"],
+        ]
+    )
 
 
 def capacity_widget() -> Any:
     """Choices and sliders over ``answer`` (needs ipywidgets and a running kernel)."""
     w: Any = importlib.import_module("ipywidgets")
-    known = models()
-    controls = {
-        "model": w.Dropdown(options=[m for m in MODELS if m in known], description="model"),
-        "gpu": w.Dropdown(options=list(gpus()), value="h100", description="GPU"),
-        "weights": w.Dropdown(options=["native", "bf16", "fp8", "int4"], description="weights"),
-        "kv": w.ToggleButtons(options=["bf16", "fp8"], description="KV cache"),
-        "tp": w.SelectionSlider(options=[1, 2, 4, 8], description="GPUs (tp)"),
-        "length": w.SelectionSlider(options=LENGTHS, value=8192, description="length"),
-        "utilization": w.FloatSlider(0.9, min=0.5, max=0.98, step=0.01, description="utilization"),
-    }
+    controls = {row["name"]: control(w, row, row["default"], _words(row)) for row in parameters()}
     text = w.HTML()
 
     def update(_: object = None) -> None:
-        said = answer(**{name: control.value for name, control in controls.items()})
-        text.value = f"<pre>{said}</pre>"
+        values = {row["name"]: rounded(row, controls[row["name"]].value) for row in parameters()}
+        text.value = f"<pre>{html.escape(answer(**values))}</pre>"
 
-    for control in controls.values():
-        control.observe(update, names="value")
+    for one in controls.values():
+        one.observe(update, names="value")
     update()
     return w.HBox([w.VBox(list(controls.values())), text])
+
+
+def _words(row: dict[str, Any]) -> list[str]:
+    return row.get("choices") or sorted(tables().get(row.get("kind", ""), ()))

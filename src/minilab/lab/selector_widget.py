@@ -15,6 +15,7 @@ from minilab.judge.selector.levers import seconds
 from minilab.judge.selector.parameters import choices, parameters, settings_of
 from minilab.judge.selector.report import report
 from minilab.judge.selector.tables import tables
+from minilab.lab.parameter_controls import control, rounded
 
 _BAR = 160
 """Pixels of a bar that is full."""
@@ -37,18 +38,17 @@ class SelectorWidget:
         start = settings_of(given).values
         self._widgets: Any = importlib.import_module("ipywidgets")
         self.controls: dict[str, Any] = {
-            row["name"]: self._control(row, start[row["name"]]) for row in parameters()
+            row["name"]: control(self._widgets, row, start[row["name"]], choices(row))
+            for row in parameters()
         }
         self.told: Any = self._widgets.HTML()
-        for control in self.controls.values():
-            control.observe(self._follow, names="value")
+        for one in self.controls.values():
+            one.observe(self._follow, names="value")
         self._follow(None)
 
     def values(self) -> dict[str, Any]:
         """What is set, rounded as the page rounds it."""
-        return {
-            row["name"]: self.rounded(row, self.controls[row["name"]].value) for row in parameters()
-        }
+        return {row["name"]: rounded(row, self.controls[row["name"]].value) for row in parameters()}
 
     def report(self) -> dict[str, Any]:
         """``levers.report`` of what is set."""
@@ -69,42 +69,6 @@ class SelectorWidget:
             return _too_large(told)
         bars = [f"{_words(name):<17} {value:.2f}" for name, value in told["bars"]]
         return "\n".join([f"bottleneck: {_words(told['bottleneck'])}", *bars, *_lines(told)])
-
-    @staticmethod
-    def rounded(row: dict[str, Any], value: Any) -> Any:
-        """A control's value as the page would give it: whole tokens, else three digits."""
-        if row.get("kind"):
-            return value
-        if row["scale"] == "whole" or row["unit"] == "tokens":
-            number = float(round(value))
-        else:
-            number = float(f"{value:.3g}")
-        return min(max(number, row["min"]), row["max"])
-
-    def _control(self, row: dict[str, Any], value: Any) -> Any:
-        look = {
-            "description": row["label"],
-            "tooltip": row["help"],
-            "style": {"description_width": "9em"},
-            "layout": {"width": "28em"},
-        }
-        words = choices(row)
-        if words:
-            return self._widgets.Dropdown(options=words, value=value, **look)
-        if row["scale"] == "log":
-            low, high = math.log10(row["min"]), math.log10(row["max"])
-            look["readout_format"] = ".0f" if row["unit"] == "tokens" else ".3g"
-            return self._widgets.FloatLogSlider(
-                value=value,
-                min=low,
-                max=high,
-                step=(high - low) / 400,
-                **look,
-            )
-        step = 1 if row["scale"] == "whole" else (row["max"] - row["min"]) / 400
-        return self._widgets.FloatSlider(
-            value=value, min=row["min"], max=row["max"], step=step, readout_format=".3g", **look
-        )
 
     def _follow(self, _: Any) -> None:
         told = self.report()
