@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from minilab.cli.moe_args import add_moe, moe_of
 from minilab.cli.parser import Parser, number, positive, whole_number
 from minilab.cli.split_args import add_split, split_of
 from minilab.core.config import POLICIES, PREFIX_INDEXES
@@ -39,6 +40,7 @@ def add_experiment(parser: Parser) -> None:
     _add_workload(parser)
     _add_serving(parser)
     add_split(parser)
+    add_moe(parser)
 
 
 def _add_workload(parser: Parser) -> None:
@@ -116,7 +118,8 @@ def experiment(args: argparse.Namespace) -> Experiment:
         if name in given:
             given[name] = cost_text(given[name])
     outer = {f.name: given[f.name] for f in fields(Experiment) if f.name in given}
-    return split_of(Experiment(workload=workload_spec(given), **outer), given)
+    whole = Experiment(workload=workload_spec(given), **outer)
+    return moe_of(whole, given) or split_of(whole, given)
 
 
 def workload_spec(given: Mapping[str, Any]) -> WorkloadSpec:

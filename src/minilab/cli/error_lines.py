@@ -8,6 +8,7 @@ from typing import Any
 from minilab.cli.output import duration
 from minilab.facts.cost import StepCost
 from minilab.facts.error_band import COVERAGE, error_band, why_none
+from minilab.facts.expert_cost import ExpertCost
 from minilab.sim.experiment import Experiment
 
 QUANTILES = ("p50", "p90", "p99", "mean")
@@ -22,6 +23,8 @@ def band_of(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, Any]
     """
     cost = experiment.cost_model()
     nothing = {"coverage": COVERAGE, "ttft": None, "tpot": None}
+    if isinstance(cost, ExpertCost):
+        return {**nothing, "basis": None, "why_none": "no run with expert parallelism was timed"}
     if not isinstance(cost, StepCost):
         return {**nothing, "basis": None, "why_none": "a cost of your own: its error is yours"}
     found = error_band(cost.gpu, cost.model.name, cost.constants)

@@ -12,12 +12,14 @@ from minilab.cli.output import duration, facts, plain, quantile_rows, share, tab
 from minilab.cli.split_report import split_lines, split_part
 from minilab.facts.capacity import NON_TORCH_BYTES, activation_bytes, kv_budget
 from minilab.facts.cost import StepCost
+from minilab.facts.expert_cost import ExpertCost
 from minilab.facts.hardware import get_gpu
 from minilab.facts.models import get_model
 from minilab.facts.runlog import RunLog
 from minilab.facts.slo import METRICS, SLOSet, goodput, summary
 from minilab.facts.workload import Workload
 from minilab.sim.experiment import Experiment
+from minilab.sim.moe_experiment import MoeExperiment
 
 UTILIZATION = 0.9
 HIT_RATE = "cached prompt tokens / prompt tokens, at first admission"
@@ -84,6 +86,8 @@ def kv_arithmetic(experiment: Experiment) -> str:
     if experiment.kv_blocks is not None:
         return "blocks as given"
     e = experiment
+    if isinstance(e, MoeExperiment):
+        return e.kv_arithmetic()
     gpu, model = get_gpu(e.gpu, e.gpu_file), get_model(e.model)
     left = kv_budget(gpu, model, UTILIZATION, e.weight_dtype, e.tp)
     weights = model.weight_bytes(e.weight_dtype) / e.tp
@@ -105,6 +109,9 @@ def _cost(experiment: Experiment) -> dict[str, Any]:
     model = experiment.cost_model()
     if isinstance(model, StepCost):
         return {"provenance": model.constants.provenance, **model.to_dict()}
+    if isinstance(model, ExpertCost):
+        whence = f"{model.dense.constants.provenance}; all-to-all fitted on DeepEP's table"
+        return {"provenance": whence, **model.to_dict()}
     return {"provenance": "w, f, k, s as given in the cost file", **model.to_dict()}
 
 
@@ -144,8 +151,9 @@ def as_text(experiment: Experiment, result: dict[str, Any]) -> str:
         f", {result[name]} {name}" for name in ("rejected", "failed", "aborted") if result[name]
     )
     speed = result["requests"] / result["cpu_seconds"] if result["cpu_seconds"] else math.inf
+    each = e.tp * (e.dp if isinstance(e, MoeExperiment) else 1)
     lines = [
-        ("run", f"{data['name']} on {e.instances} x {e.model} ({e.tp} x {e.gpu} each)"),
+        ("run", f"{data['name']} on {e.instances} x {e.model} ({each} x {e.gpu} each)"),
         ("requests", f"{result['requests']}: {result['completed']} completed{unserved}"),
         ("time", f"{duration(result['simulated_seconds'])} simulated"),
         ("", f"{result['cpu_seconds']:.3f} s of CPU ({speed:,.0f} requests per CPU second)"),

@@ -171,6 +171,14 @@ class MoeExperiment(Experiment):
             )
         return blocks
 
+    def kv_arithmetic(self) -> str:
+        """Where a rank's pool comes from, in words with their numbers."""
+        model, gpu = self.spec(), get_gpu(self.gpu, self.gpu_file)
+        weights = self.layout().weight_bytes(model, self.weight_dtype) / 2**30
+        size = model.kv_bytes_per_token(self.kv_dtype, self.tp)
+        text = f"{UTILIZATION:g} x {gpu.mem_bytes / 2**30:.2f} - {weights:.2f} GiB weights a GPU"
+        return f"{self.dp} ranks; each {text} and two priors; / {size} B a token, in whole blocks"
+
     def build(
         self,
         scheduler: Callable[..., Any] | None = None,
