@@ -84,6 +84,7 @@ def latent_map(layout: str = "dp", progress: bool = False) -> RegimeMap:
     contexts mean more tokens in flight.
     """
     fields = {"dp": 8} if layout == "dp" else {"tp": 8, "expert_parallel": False}
+    where = " with ranks" if layout == "dp" else " in slices"
 
     def side(gqa_heads: int) -> Side:
         def make(rate: float, context: int) -> MoeExperiment:
@@ -101,7 +102,7 @@ def latent_map(layout: str = "dp", progress: bool = False) -> RegimeMap:
         context_limits,
         margin=0.03,
         seeds=(0,),
-        names=("MLA", "GQA, 8 KV heads"),
+        names=("MLA" + where, "8 KV heads" + where),
         progress=progress,
     )
 
