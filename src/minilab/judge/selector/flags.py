@@ -14,7 +14,6 @@ _VLLM = {
     "fp8_kv": "--kv-cache-dtype fp8",
     "w8a8": "--quantization fp8",
     "int4": "(a checkpoint in AWQ or GPTQ format)",
-    "expert_parallel": "--enable-expert-parallel",
     "kv_tier": "--kv-offloading-size GIB",
     "spec_decode": """--speculative-config '{"method": "eagle3", "num_speculative_tokens": 4}'""",
     "mtp": """--speculative-config '{"method": "mtp", "num_speculative_tokens": 1}'""",
@@ -25,7 +24,6 @@ _SGLANG = {
     "fp8_kv": "--kv-cache-dtype fp8_e4m3",
     "w8a8": "--quantization fp8",
     "int4": "(a checkpoint in AWQ or GPTQ format)",
-    "expert_parallel": "--ep-size {tp}",
     "kv_tier": "--enable-hierarchical-cache",
     "spec_decode": "--speculative-algorithm EAGLE3 --speculative-num-steps 4",
     "mtp": "--speculative-algorithm EAGLE --speculative-num-steps 1",
@@ -43,6 +41,10 @@ def launch(settings: Any, told: dict[str, Any]) -> dict[str, str]:
     tp = int(told["recommended"]["layout"].rpartition("tp")[2])
     vllm = ["vllm serve MODEL", f"--tensor-parallel-size {tp}"]
     sglang = ["python -m sglang.launch_server --model-path MODEL", f"--tp-size {tp}"]
+    if "expert_parallel" in levers:  # a rank of attention on each GPU, or nothing is gained
+        vllm[-1] = f"--tensor-parallel-size 1 --data-parallel-size {tp} --enable-expert-parallel"
+        sglang += [f"--enable-dp-attention --dp-size {tp} --ep-size {tp}"]
+        sglang += ["--moe-a2a-backend deepep"]
     if "chunked_prefill" in levers:
         vllm.append(f"--max-num-batched-tokens {budget}")
         sglang.append(f"--chunked-prefill-size {budget}")

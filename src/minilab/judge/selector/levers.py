@@ -187,11 +187,15 @@ def _experts(tables: Any, settings: Any, choice: Any, use: list[Any], leave: lis
         return
     flying = choice.best.tokens_in_flight / (settings.prompt + settings.output / 2.0)
     each = flying * model["top_k"] / model["experts"]
-    words = f"{each:.2g} tokens per expert and step"
-    if choice.bench.tp > 1 and each >= 16:
-        use.append(("expert_parallel", words, PRICE["expert_parallel"]))
+    needed = model["ranks_from"][str(choice.bench.tp)] if choice.bench.tp <= 8 else None
+    words = f"{flying:.0f} sequences at once, {each:.2g} tokens per expert and step"
+    if choice.bench.tp == 1:
+        leave.append(("expert_parallel", "one GPU holds all experts"))
+    elif needed is not None and flying >= needed:
+        use.append(("expert_parallel", f"{words}; it pays from {needed}", PRICE["expert_parallel"]))
     else:
-        leave.append(("expert_parallel", f"{words}: too few to pay for the all-to-all"))
+        least = "no batch" if needed is None else f"{needed} sequences"
+        leave.append(("expert_parallel", f"{words}; it pays from {least} on"))
 
 
 def seconds(value: float) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 from minilab.facts.cost_constants import Constants
 from minilab.facts.error_band import error_band
-from minilab.facts.hardware import GPU, get_link, gpus, links
+from minilab.facts.expert_turn import ranks_ahead_from
+from minilab.facts.hardware import GPU, get_gpu, get_link, gpus, links
 from minilab.facts.kv_layout import DTYPE_BYTES
 from minilab.facts.models import ModelSpec, models
 from minilab.judge.selector.room import SIZES
@@ -20,6 +21,9 @@ KV_DTYPES = ("bf16", "fp8")
 WEIGHTS = ("native", "bf16", "fp8", "int4")
 MTP = ("deepseek-v3", "deepseek-r1")
 """Models that were published with a module for multi-token prediction."""
+
+TURN_GPU = "h200"
+"""The card for which ``ranks_from`` is computed: the batch from which EP beats TP on tp GPUs."""
 
 _INTEGERS = [
     "layers",
@@ -83,6 +87,7 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
         for dtype in KV_DTYPES
     }
     row["mtp"] = spec.name.startswith(MTP)
+    row["ranks_from"] = {str(tp): ranks_ahead_from(spec, get_gpu(TURN_GPU), tp) for tp in SIZES}
     row["state"] = {str(tp): spec.state_bytes(tp) for tp in SIZES}
     row["weight_bytes"] = {dtype: spec.weight_bytes(dtype) for dtype in WEIGHTS}
     return row
