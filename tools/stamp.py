@@ -27,6 +27,7 @@ DERIVED = (
     "book/**/*.ipynb",
     "solutions/**/*.ipynb",
     "labs/**/*.ipynb",
+    "capstones/**/*.ipynb",
 )
 """Every file that may name the repository. A test fails when any other one does."""
 

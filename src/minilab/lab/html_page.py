@@ -18,6 +18,7 @@ table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem;
          border-bottom: 1px solid var(--line); }
 .wide { overflow-x: auto; }
+.wide th[scope="row"] { min-width: 8rem; }
 figure { margin: 1.5rem 0; }
 figcaption { font-size: .9rem; margin-top: .3rem; }
 """
