@@ -8,48 +8,28 @@ up, and its queue grows: that is the back-pressure.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from functools import partial
 
-from minilab.core.connector import Finished, KVConnector, KVTransferParams
-from minilab.core.instance import Instance, InstanceView
+from minilab.core.connector import KVTransferParams
+from minilab.core.instance import Instance
 from minilab.core.pd_router import PdRouter
-from minilab.core.request import (
-    ABORTED,
-    FAILED,
-    REJECTED,
-    RequestState,
-    RequestStatus,
-)
+from minilab.core.request import ABORTED, REJECTED, RequestState, RequestStatus
 from minilab.core.router import REJECT
 from minilab.core.scheduler import Scheduler
 from minilab.facts.request import Request
 from minilab.recorder import Recorder
 from minilab.sim.cluster import Cluster
+from minilab.sim.pd_delivery import Delivery
 from minilab.sim.pd_handoff import Handoff
 from minilab.sim.pd_options import PdOptions
 from minilab.sim.pd_record import LateTokenRecorder, PdRecorder
 from minilab.sim.pd_reserve import Reservations
 from minilab.sim.pd_send import Sender
 from minilab.sim.pd_sizer import TransferSizer
+from minilab.sim.pd_view import DecodeView
 from minilab.sim.pd_wires import Wires
 from minilab.sim.topology import Place, Topology
-
-
-class DecodeView(InstanceView):
-    """A decode instance as a router sees it; requests that are on their way to it count."""
-
-    __slots__ = ("inbound",)
-
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
-        self.inbound = 0
-
-    @property
-    def waiting(self) -> int:
-        """Requests in the queue, and those sent here whose KV has not arrived."""
-        return super().waiting + self.inbound
 
 
 class PdCluster(Cluster):
@@ -80,20 +60,18 @@ class PdCluster(Cluster):
         self.options = options = PdOptions() if options is None else options
         self.num_prefill = len(prefill)
         self.wires = Wires(self.at, options.alpha, options.max_transfers)
-        self.failed_transfers = 0
         self._route = route
-        self._sender = Sender(self, self.wires, sizer, topology, places, self._arrived)
         self._decode_views = [DecodeView(instance) for instance in decode]
         self._prefill_views = self.views[: len(prefill)]
         self._schedulers: list[Scheduler] = [i.scheduler for i in self.instances]  # type: ignore[misc]
-        self._connectors = [
-            KVConnector(index, scheduler.config.block_size, scheduler.remote)
-            for index, scheduler in enumerate(self._schedulers)
-        ]
-        self._blocks = Reservations(self, self._connectors, options.headroom_tokens, self._reserved)
+        self.delivery = Delivery(self, self._decode_views, options)
+        self._blocks = Reservations(
+            self, self.delivery.connectors, options.headroom_tokens, self.delivery.reserved
+        )
+        self._sender = Sender(self, self.wires, sizer, topology, places, self.delivery.arrived)
+        self.delivery.join(self._sender, self._blocks)
         self._sender_counts = options.first_token == "prefill"
         self._early = options.reserve == "arrival"
-        self._random = random.Random(options.seed)
         self._watches = True
         self._tell = self._told if route.counts else None
         make = PdRecorder if self._sender_counts else LateTokenRecorder
@@ -205,59 +183,25 @@ class PdCluster(Cluster):
             return
         if not receiver.block_hashes:  # the same text: no need to hash it twice
             receiver.block_hashes = sender.block_hashes[:]
-        connector = self._connectors[handoff.prefill]
+        connector = self.delivery.connectors[handoff.prefill]
         _, params = connector.request_finished(sender, sender.block_table, self._sender_counts)
         assert params is not None, "a sender holds its blocks"
         self._blocks.ask(handoff, params)
 
-    # -- the transfer -----------------------------------------------------------------------------
+    # -- what a delivery needs --------------------------------------------------------------------
 
-    def _reserved(self, handoff: Handoff) -> None:
-        """Its blocks are taken. An early one's prompt may begin: by an event, for this may be the
-        end of a step of another instance."""
-        if handoff.receiver.status == ABORTED:
-            return
-        if self._early:
-            self.at(self.now, partial(self._submit_sender, handoff))
-        else:
-            self._sender.send_rest(handoff)
-
-    def _submit_sender(self, handoff: Handoff) -> None:
-        if handoff.receiver.status != ABORTED:
-            self.submit(handoff.sender, handoff.prefill)
-
-    def _arrived(self, handoff: Handoff, now: int) -> None:
-        """The last byte is there, or the transfer broke; either way the sender's blocks go."""
-        handoff.ended_at = now
-        self._decode_views[handoff.decode - self.num_prefill].inbound -= 1
-        self._free_sender(handoff)
-        rate = self.options.failure_rate
-        broke = rate > 0.0 and self._random.random() < rate
-        self.failed_transfers += broke
-        if handoff.given_up_at >= 0 or (broke and self.options.on_failure == "fail"):
-            self.interrupt(handoff.decode, partial(self._forget, handoff, FAILED))
-            return
-        ids = (handoff.receiver.id,)
-        news = Finished(failed=ids) if broke else Finished(recving=ids)
-        self.interrupt(handoff.decode, partial(self._connectors[handoff.decode].finish, news))
-
-    def _free_sender(self, handoff: Handoff) -> None:
-        """The sender's blocks are free; who waits for them is woken."""
-        self._connectors[handoff.prefill].finish(Finished(sending=(handoff.sender.id,)))
-        instance = self.instances[handoff.prefill]
+    def wake(self, index: int) -> None:
+        """Blocks of an instance were freed: if it idles and somebody waits, it looks again."""
+        instance = self.instances[index]
         if instance.until < 0 and instance.scheduler.num_waiting:
-            self._idle.add(handoff.prefill)
+            self._idle.add(index)
 
-    def _forget(self, handoff: Handoff, status: RequestStatus) -> None:
-        """The receiver will not be served: give its blocks back."""
-        receiver = handoff.receiver
-        self._connectors[handoff.decode].forget(receiver.id)
-        self._schedulers[handoff.decode].abort(receiver)
+    def lost(self, receiver: RequestState, index: int, status: RequestStatus) -> None:
+        """A request will not be served at the instance it was meant for."""
         if receiver.id not in self.recorder.finished_at:
             receiver.status = status
-            self.recorder.aborted(handoff.decode, receiver, self.now)
+            self.recorder.aborted(index, receiver, self.now)
             self._ended(receiver)
-        self._blocks.grant(handoff.decode)
 
     # -- the client gives up ----------------------------------------------------------------------
 
@@ -281,6 +225,6 @@ class PdCluster(Cluster):
             return  # what is under way, or has its turn coming, frees both ends when it arrives
         self._decode_views[handoff.decode - self.num_prefill].inbound -= 1
         self._blocks.leave(handoff)
-        self.interrupt(handoff.decode, partial(self._forget, handoff, ABORTED))
+        self.interrupt(handoff.decode, partial(self.delivery.forget, handoff, ABORTED))
         prefill = self._schedulers[handoff.prefill]
         self.interrupt(handoff.prefill, partial(prefill.abort, handoff.sender))

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
-from minilab.core.block_hash import SegmentHasher
-from minilab.core.instance import Instance
-from minilab.core.pd_router import PdRouter, PdRule
-from minilab.core.pd_scheduler import UnyieldingScheduler
-from minilab.core.router import Router
-from minilab.core.scheduler import Scheduler
+from minilab.core.pd_router import PdRule
 from minilab.facts.cost_constants import Constants
 from minilab.facts.cost_transfer import DESCRIPTOR_SECONDS
 from minilab.facts.errors import InputError
@@ -27,11 +21,10 @@ from minilab.facts.workload import Workload
 from minilab.sim.cluster import Cluster
 from minilab.sim.experiment import Experiment
 from minilab.sim.limits import check_blocks
+from minilab.sim.pd_build import build_pools
 from minilab.sim.pd_cluster import PdCluster
 from minilab.sim.pd_options import PdOptions
 from minilab.sim.pd_sizer import TransferSizer
-from minilab.sim.tick_cost import TickCost
-from minilab.sim.tier_stack import tier_stack
 from minilab.sim.topology import Topology
 
 _AS_DECODE = ("gpu", "tp", "kv_blocks", "max_num_batched_tokens", "max_num_seqs", "cost")
@@ -189,42 +182,7 @@ class PdExperiment(Experiment):
     ) -> Cluster:
         """The cluster; ``scheduler`` makes those of both pools and must be a ``Scheduler``."""
         self.check()
-        prefill, decode = self.prefill_side(), self.decode_side()
-        hasher = SegmentHasher(self.block_size, chained)
-        plain = partial(Scheduler, hasher=hasher)
-        patient = plain if self.preempt else partial(UnyieldingScheduler, hasher=hasher)
-        cost = decode.cost_model().linear()
-        senders = TickCost(prefill.cost_model().linear())
-        receivers = TickCost(cost)
-        make_sender, make_receiver = scheduler or plain, scheduler or patient
-        stacks = tier_stack(prefill), tier_stack(decode)
-        pools = (
-            [
-                Instance(make_sender(prefill.scheduler_config(), **stacks[0]()), senders, skip=skip)
-                for _ in range(self.prefill_instances)
-            ],
-            [
-                Instance(
-                    make_receiver(decode.scheduler_config(), **stacks[1]()),
-                    receivers,
-                    skip=skip,
-                    drafter=self._drafter(index),
-                )
-                for index in range(self.instances)
-            ],
-        )
-        topology = self.topology()
-        tps = [prefill.tp] * self.prefill_instances + [self.tp] * self.instances
-        return PdCluster(
-            pools,
-            PdRouter(self.rule(), _router(prefill), _router(decode)),
-            self.sizer(),
-            topology,
-            topology.place(tps, self.prefill_instances if self.apart else None),
-            self.options(),
-            request_overhead=cost.request_overhead,
-            concurrency=concurrency,
-        )
+        return build_pools(self, self._drafter, scheduler, skip, concurrency, chained)
 
     def _meta(self, work: Workload, cluster: Cluster, spent: float) -> dict[str, Any]:
         meta = Experiment._meta(self, work, cluster, spent)
@@ -236,21 +194,6 @@ class PdExperiment(Experiment):
             meta[f"{name}_kv_peak_usage"] = max(s.peak_used / s.pool.num_blocks for s in pool)
         meta["prefill_instances"] = first
         meta["transfers"] = cluster.wires.count
-        meta["failed_transfers"] = cluster.failed_transfers
+        meta["failed_transfers"] = cluster.delivery.failed
         meta["wire_seconds"] = to_seconds(cluster.wires.busy_ticks)
         return meta
-
-
-def _router(side: Experiment) -> Router:
-    """The router of one pool.
-
-    Raises:
-        InputError: one that reads metrics on a timer; two pools have no such clock.
-    """
-    router = side.make_router(side.cost_model().linear().per_token)
-    if getattr(router, "period", 0.0):
-        raise InputError(
-            f"router {side.router!r} with faults {side.router_faults!r} reads metrics on a timer, "
-            "which is not modelled for two pools; use one that looks when a request arrives"
-        )
-    return router
