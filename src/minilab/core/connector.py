@@ -147,8 +147,7 @@ class KVConnector:
     def finish(self, finished: Finished) -> None:
         """Tell the scheduler what a transport reports."""
         for request_id in finished.recving:
-            first_token = self._forget(request_id).first_token
-            self.remote.finish_recving(request_id, first_token)
+            self.arrived(request_id)
         for request_id in finished.sending:
             self.remote.finish_sending(request_id)
         for request_id in finished.failed:
@@ -156,6 +155,10 @@ class KVConnector:
             if request is not None and self._forget(request_id).first_token:
                 request.num_output_tokens = 1  # it is out; recomputing must not repeat it
             self.remote.fail(request_id)
+
+    def arrived(self, request_id: int) -> None:
+        """The KV of one request is there: ``finish`` for that alone."""
+        self.remote.finish_recving(request_id, self._forget(request_id).first_token)
 
     def forget(self, request_id: int) -> None:
         """A request was given up."""

@@ -132,17 +132,21 @@ class DecodeBatch:
         if more <= 0:
             return
         self.grown = steps
-        if more < len(due):
-            for clock in range(first, first + more):
-                self.open_blocks(clock)
-            return
+        cycles, rest = divmod(more, size)
         take = self.pool.take
-        for phase, requests in due.items():
-            wait = (phase - first) % size
-            if wait < more:
-                blocks = (more - 1 - wait) // size + 1
-                for request in requests.values():
-                    request.block_table += take(blocks)
+        if cycles:
+            blocks = take(cycles * len(self.requests))
+            for request in self.requests.values():
+                request.block_table += blocks[-cycles:]
+                del blocks[-cycles:]
+        if rest < len(due):
+            found = [due[k % size] for k in range(first, first + rest) if k % size in due]
+        else:
+            found = [requests for phase, requests in due.items() if (phase - first) % size < rest]
+        tables = [request.block_table for requests in found for request in requests.values()]
+        if tables:
+            for table, block in zip(tables, take(len(tables)), strict=True):
+                table.append(block)
 
     def growth(self, steps: int) -> int:
         """Blocks that ``grow(steps)`` would take."""

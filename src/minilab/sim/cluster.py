@@ -105,8 +105,8 @@ class Cluster:
                     self._begin(index)
                 idle.clear()
                 continue
-            if next_arrival <= end or event <= end:
-                now = min(next_arrival, event)
+            now = next_arrival if next_arrival < event else event
+            if now <= end:
                 if now == never:
                     break
                 self.now = now

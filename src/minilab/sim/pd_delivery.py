@@ -68,17 +68,20 @@ class Delivery:
         cluster, decode = self._cluster, handoff.decode
         handoff.ended_at = now
         self._views[decode - cluster.num_prefill].inbound -= 1
-        ids = (handoff.receiver.id,)
-        self.connectors[handoff.prefill].finish(Finished(sending=ids))
+        request_id = handoff.receiver.id
+        self.connectors[handoff.prefill].remote.finish_sending(request_id)
         cluster.wake(handoff.prefill)
-        rate = self._failure_rate
-        broke = rate > 0.0 and self._random.random() < rate
+        broke = self._failure_rate > 0.0 and self._random.random() < self._failure_rate
         self.failed += broke
         if handoff.given_up_at >= 0 or (broke and self._fails):
             cluster.interrupt(decode, partial(self.forget, handoff, FAILED))
             return
-        news = Finished(failed=ids) if broke else Finished(recving=ids)
-        cluster.interrupt(decode, partial(self.connectors[decode].finish, news))
+        connector = self.connectors[decode]
+        if broke:
+            news = Finished(failed=(request_id,))
+            cluster.interrupt(decode, partial(connector.finish, news))
+        else:
+            cluster.interrupt(decode, partial(connector.arrived, request_id))
 
     def forget(self, handoff: Handoff, status: RequestStatus) -> None:
         """The receiver will not be served: give its blocks back."""

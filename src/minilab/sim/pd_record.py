@@ -44,18 +44,16 @@ class PdRecorder(Recorder):
     def planned(self, index: int, plan: StepPlan, now: int) -> None:
         """See ``Recorder``."""
         super().planned(index, plan, now)
-        sender = index < self._num_prefill
-        if sender and self._started is None:
-            return
-        for request in plan.admitted:
-            handoff = self.handoffs.get(request.id)
-            if handoff is None:
-                continue
-            if sender:
-                if self._started is not None:
-                    self._started(handoff, now)
-            elif handoff.joined_at < 0:
-                handoff.joined_at = now
+        handoffs = self.handoffs
+        if index >= self._num_prefill:
+            for request in plan.admitted:
+                handoff = handoffs.get(request.id)
+                if handoff is not None and handoff.joined_at < 0:
+                    handoff.joined_at = now
+        elif self._started is not None:
+            for request in plan.admitted:
+                if request.id in handoffs:
+                    self._started(handoffs[request.id], now)
 
     def to_runlog(self, states: Sequence[RequestState], meta: dict[str, Any]) -> RunLog:
         """See ``Recorder``; KV usage is a share of each instance's own pool."""
