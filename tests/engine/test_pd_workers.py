@@ -199,16 +199,20 @@ def test_an_answer_of_one_token_is_not_handed_over() -> None:
 
 @pytest.mark.parametrize("kind", [Gathered, Pieces])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
-def test_packing_moves_the_blocks_asked_and_no_others(kind: type, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("planes", [2, 1], ids=["keys and values", "latents"])
+def test_packing_moves_the_blocks_asked_and_no_others(
+    kind: type, dtype: torch.dtype, planes: int
+) -> None:
     dice = torch.Generator().manual_seed(1)
-    source = torch.randint(0, 200, (3, 2, 9, 4, 2, 8), generator=dice).to(dtype)
-    target = torch.randint(0, 200, (3, 2, 7, 4, 2, 8), generator=dice).to(dtype)
+    rest = (4, 2, 8) if planes == 2 else (4, 24)
+    source = torch.randint(0, 200, (3, planes, 9, *rest), generator=dice).to(dtype)
+    target = torch.randint(0, 200, (3, planes, 7, *rest), generator=dice).to(dtype)
     wanted = target.clone()
     wanted[:, :, [6, 0, 3]] = source[:, :, [2, 8, 5]]
     parts = kind(source, torch.device("cpu")).pack([2, 8, 5])
     into = kind(target, torch.device("cpu"))
     space = into.space([6, 0, 3])
-    assert len(parts) == len(space) == (1 if kind is Gathered else 18)
+    assert len(parts) == len(space) == (1 if kind is Gathered else 3 * planes * 3)
     for piece, room in zip(parts, space, strict=True):
         assert piece.is_contiguous() and room.is_contiguous() and piece.shape == room.shape
         room.copy_(piece)

@@ -1,8 +1,9 @@
 """Packing: how the blocks of a request become tensors to send, gathered or piece by piece.
 
-A KV cache is [layers, 2, blocks, block_size, kv_heads, head_dim], so what lies in one place is a
-block of one layer's keys, or of its values. Sent as they lie, a request is many small pieces; or
-``block_copy`` first puts them side by side in a staging buffer, which costs a copy at each end.
+A KV cache is [layers, 2, blocks, block_size, kv_heads, head_dim] (MLA: one plane of latents for the
+two), so what lies in one place is a block of one layer's keys, or of its values. Sent as they lie,
+a request is many small pieces; or ``block_copy`` first puts them side by side in a staging buffer,
+which costs a copy at each end.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ from minilab.engine.spec.speculation import Speculation
 from minilab.facts.errors import InputError
 
 if TYPE_CHECKING:
+    from minilab.engine.families import Model
     from minilab.engine.llm import LLM
+    from minilab.engine.model import Decoder
 
 FLAG = "--speculative-config"
 MOST = 32
@@ -162,19 +164,35 @@ def _draft_model(llm: LLM, said: Mapping[str, Any]) -> Proposer:
             f"{FLAG}: model {said['model']} has {model.config.vocab_size} tokens, the target "
             f"{target.config.vocab_size}; a draft model needs the target's vocabulary"
         )
-    return DraftModel(model)
+    return DraftModel(_decoder(model))
+
+
+def _decoder(model: Model) -> Decoder:
+    """``model``, if it is one that these proposers can run or read.
+
+    Raises:
+        InputError: it is of another family.
+    """
+    from minilab.engine.model import Decoder
+
+    if not isinstance(model, Decoder):
+        raise InputError(
+            f"{FLAG}: this method needs a Llama-like model, and this one is a "
+            f"{type(model).__name__}; use ngram or suffix"
+        )
+    return model
 
 
 def _eagle(llm: LLM, said: Mapping[str, Any]) -> Proposer:
     from minilab.engine.spec.eagle import Eagle
 
-    return Eagle.load(llm.executor.model, said["model"])
+    return Eagle.load(_decoder(llm.executor.model), said["model"])
 
 
 def _medusa(llm: LLM, said: Mapping[str, Any]) -> Proposer:
     from minilab.engine.spec.medusa import Medusa
 
-    return Medusa.load(llm.executor.model, said["model"])
+    return Medusa.load(_decoder(llm.executor.model), said["model"])
 
 
 def _static_table(llm: LLM, said: Mapping[str, Any]) -> Proposer:
