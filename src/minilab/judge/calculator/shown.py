@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from minilab.judge.calculator.budget import weight_bytes
+
 GIB = 2**30
 
 
@@ -49,7 +51,9 @@ def weight_line(model: dict[str, Any], dtype: str, sizes: dict[str, Any], tp: in
     if model["routed"]:
         parts.append(f"{fixed(model['routed'] / 1e9, 2)} G x {sizes[expert]:.6g} B")
     whole = " + ".join(parts)
-    return whole if tp == 1 else f"({whole}) / {tp} GPUs"
+    total = weight_bytes(model, dtype, sizes) / tp
+    shared = whole if tp == 1 else f"({whole}) / {tp} GPUs"
+    return f"{shared} = {gib(total)} GiB"
 
 
 def budget_line(terms: list[Any], left: float) -> str:

@@ -140,8 +140,11 @@ def _together(step: Any, load: Load, served: float, most: float, budget: float) 
     """(batch, busy): a prompt adds what depends on the batch, and the batch on what it adds."""
     batch, busy = 0.5 * most, 0.0
     for _ in range(4):
+        before = batch
         busy = min(0.99, served * prompt_time(step, load, batch, budget))
         batch = batch_size(step, load, busy, most)
+        if batch == before:  # a dense model settles at once
+            break
     return batch, busy
 
 
