@@ -19,6 +19,7 @@ from minilab.cli import (
     capacity_cmd,
     conform,
     cost_cmd,
+    data_cmd,
     diagnose_cmd,
     generate,
     goodput,
@@ -97,6 +98,7 @@ def parser() -> Parser:
         predict_cmd,
         report_cmd,
         grade_cmd,
+        data_cmd,
     ):
         module.add(commands)
     return top

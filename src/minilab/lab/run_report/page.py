@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from minilab import __version__
 from minilab.facts.slo import SLOSet
@@ -213,7 +214,7 @@ def _calibration(held: Iterable[calibration.Held]) -> str:
     for one in held:
         filed = f"Filed {one.prediction.filed}, before the run of {one.run.side}"
         why = f" Reason given: {one.prediction.why}" if one.prediction.why else ""
-        parts.append(paragraphs(f"{filed} ({one.path}).{why}"))
+        parts.append(paragraphs(f"{filed} ({Path(one.path).name}).{why}"))
         parts.append(table(calibration.HEAD, calibration.rows(one), "Prediction against outcome"))
         parts.append(paragraphs(calibration.summary(one)))
         if one.circular:
