@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-ALPHA, PROMPT = 0.6, 48
+ALPHA, PROMPT = 0.3, 48
 SHAPE = {
     "model_type": "llama",
     "vocab_size": 2048,
