@@ -29,6 +29,7 @@ def test_without_a_script_the_answer_is_there_and_folded(text):
     assert run.case.call in opened and "waiting" in opened
     assert "max_num_seqs 256" not in opened and "goodput" not in opened
     assert "max_num_seqs 256 → 8" in text
+    assert "Right" not in re.sub(r'data-drill="[^"]*"', "", text)
     assert all(html.escape(action.label) in text for action in run.case.actions)
 
 

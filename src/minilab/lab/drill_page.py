@@ -16,7 +16,13 @@ from typing import Any
 from minilab.judge.advisor.signals import Signals
 from minilab.judge.drill.case import Outcome, Played, play
 from minilab.judge.drill.cases import CASES, case
-from minilab.judge.drill.words import SUSPECTS, action_said, advisor_said, suspect_said
+from minilab.judge.drill.words import (
+    SUSPECTS,
+    action_said,
+    advisor_said,
+    changes_said,
+    suspect_said,
+)
 
 
 def _seconds(value: float) -> str:
@@ -146,7 +152,7 @@ def pages_html(one: Played) -> str:
 
 def answer_html(one: Played) -> str:
     """The truth, what each action would have done, and what the advisor says."""
-    truth = html.escape(f"{SUSPECTS[one.case.truth]}. {suspect_said(one, one.case.truth)}")
+    truth = html.escape(f"{SUSPECTS[one.case.truth]}. {changes_said(one)}")
     rows = [_outcome("before it went wrong", one.healthy, ""), _outcome("as found", one.before, "")]
     for action in one.case.actions:
         mark = "good" if action.key in one.good else ""

@@ -148,6 +148,11 @@ def test_the_advisor_is_reported_and_not_forced(runs):
     assert wrong and all("suspects first" in advisor_said(run) for run in wrong)
 
 
+def test_the_two_mistakes_that_the_page_explains_are_made(runs):
+    assert runs["flag"].advice.diagnosis.first == "kv_capacity"
+    assert runs["drafts"].advice.diagnosis.first == "spec_low_acceptance"
+
+
 def test_what_is_said_of_a_choice(runs):
     run = runs["monday"]
     assert suspect_said(run, "queueing") == "Right. What had changed: rate 8.0 → 48.0."

@@ -26,16 +26,18 @@ def suspect_said(played: Played, suspect: str) -> str:
     """Whether the suspect was the right one, and by which setting."""
     truth = played.case.truth
     right = "Right" if suspect == truth else f"It was another: {SUSPECTS[truth].lower()}"
-    changes = changed_words(played)
-    return f"{right}. {f'What had changed: {changes}.' if changes else 'No setting had changed.'}"
+    return f"{right}. {changes_said(played)}"
 
 
-def changed_words(played: Played) -> str:
-    """The settings that went wrong, with their values before and after."""
+def changes_said(played: Played) -> str:
+    """The settings that went wrong, with their values before and after, in a sentence."""
+    if not played.case.sickness:
+        return "No setting had changed."
     healthy, sick = played.case.healthy.settings(), played.case.sick.settings()
-    return ", ".join(
+    changes = [
         f"{name} {healthy.get(name, 'default')} → {sick[name]}" for name in played.case.sickness
-    )
+    ]
+    return f"What had changed: {', '.join(changes)}."
 
 
 def action_said(played: Played, key: str) -> str:
