@@ -9,53 +9,19 @@ from typing import Any
 
 import pytest
 import torch
+from deepseek_worlds import CONFIG, HF, random_weights
 from safetensors.torch import save_file
 
 from minilab.core.config import SchedulerConfig
 from minilab.engine.deepseek.attention import Absorbed, Expanded
-from minilab.engine.deepseek.config import DeepseekConfig
 from minilab.engine.deepseek.model import DeepseekDecoder
-from minilab.engine.deepseek.shapes import deepseek_shapes
 from minilab.engine.llm import LLM
 from minilab.engine.load import load_llm
 from minilab.engine.loader import load
 from minilab.engine.sampling import SamplingParams
 from minilab.facts.errors import InputError
 
-HF: dict[str, Any] = {
-    "model_type": "deepseek_v3",
-    "vocab_size": 97,
-    "hidden_size": 48,
-    "intermediate_size": 64,
-    "moe_intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_nextn_predict_layers": 1,
-    "first_k_dense_replace": 1,
-    "num_attention_heads": 3,
-    "q_lora_rank": 20,
-    "kv_lora_rank": 32,
-    "qk_nope_head_dim": 24,
-    "qk_rope_head_dim": 16,
-    "v_head_dim": 20,
-    "n_routed_experts": 8,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 3,
-    "n_group": 4,
-    "topk_group": 2,
-    "routed_scaling_factor": 2.5,
-}
-CONFIG = DeepseekConfig.from_hf(HF)
 BIAS = "model.layers.1.mlp.gate.e_score_correction_bias"
-
-
-def random_weights(mtp: bool = True) -> dict[str, torch.Tensor]:
-    dice = torch.Generator().manual_seed(0)
-    return {
-        name: torch.randn(shape, generator=dice) * 0.15 + name.endswith("norm.weight")
-        for name, shape in deepseek_shapes(CONFIG, mtp).items()
-    }
-
-
 WEIGHTS = random_weights()
 PROMPTS = [torch.randperm(97, generator=torch.Generator().manual_seed(s)).tolist() for s in (1, 2)]
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
@@ -101,7 +67,7 @@ def test_a_checkpoint_loads_with_and_without_its_mtp_module(mtp: bool, tmp_path:
         weights["model.layers.2.shared_head.head.weight"] = weights["lm_head.weight"].clone()
     llm = load_llm(folder(tmp_path, weights), device="cpu")
     assert isinstance(llm.executor.model, DeepseekDecoder)
-    assert llm.executor.model.has_mtp == mtp
+    assert (llm.executor.model.mtp is not None) == mtp
     wanted = LLM(CONFIG, random_weights(mtp)).generate(PROMPTS, GREEDY)
     assert [o.token_ids for o in llm.generate(PROMPTS, GREEDY)] == [o.token_ids for o in wanted]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -40,11 +40,13 @@ class DeepseekLayer:
 
     Attributes:
         mlp: an ``MLP``, or the ``MoELayer``.
+        reduce: put on what attention and MLP add; sums the parts of several processes.
     """
 
     def __init__(self, config: DeepseekConfig, weights: Weights, number: int) -> None:
         name = f"model.layers.{number}."
         self.mlp = _mlp(config, weights, number)
+        self.reduce: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.contiguous
         self._config = config
         self._input_norm = weights[name + "input_layernorm.weight"]
         self._mlp_norm = weights[name + "post_attention_layernorm.weight"]
@@ -65,8 +67,8 @@ class DeepseekLayer:
         eps = self._config.rms_norm_eps
         query, latent = self.project(norm(x, self._input_norm, eps), rotary, tables)
         mixed = attend(query, latent, self._attention.up, cache)
-        x = x + self._attention.out(mixed.flatten(-2))
-        return x + self.mlp(norm(x, self._mlp_norm, eps))
+        x = x + self.reduce(self._attention.out(mixed.flatten(-2)))
+        return x + self.reduce(self.mlp(norm(x, self._mlp_norm, eps)))
 
     def project(
         self, x: torch.Tensor, rotary: Rotary, tables: Tables

@@ -13,6 +13,7 @@ from minilab.engine.batch import StepBatch
 from minilab.engine.deepseek.attention import Absorbed, LatentAttention
 from minilab.engine.deepseek.config import DeepseekConfig
 from minilab.engine.deepseek.layer import DeepseekLayer, Weights, norm
+from minilab.engine.deepseek.mtp_module import MtpModule
 from minilab.engine.deepseek.shapes import has_mtp
 from minilab.engine.linear import Linear
 from minilab.engine.moe.layer import MoELayer
@@ -27,7 +28,8 @@ class DeepseekDecoder:
         kv_cache: [num_layers, 1, num_blocks, block_size, kv_lora_rank + qk_rope_head_dim]: one row
             per token is both its key and its value.
         attention: how latents are attended to: ``Absorbed``, unless another is given.
-        has_mtp: whether the weights bring an MTP module; ``spec.mtp`` runs it.
+        mtp: the module that guesses one token further, where the weights bring one; ``spec.mtp``
+            drafts with it.
     """
 
     def __init__(
@@ -50,12 +52,18 @@ class DeepseekDecoder:
         self.norm_weight = weights["model.norm.weight"]
         self.head = Linear(table if config.tie_word_embeddings else weights["lm_head.weight"])
         self.layers = [DeepseekLayer(config, weights, n) for n in range(config.num_layers)]
-        self.has_mtp = has_mtp(config, weights)
+        self.mtp = MtpModule(config, weights) if has_mtp(config, weights) else None
 
     @property
     def mixtures(self) -> list[MoELayer]:
         """The layers' mixtures of experts, in order: to watch, or to give other experts."""
         return [layer.mlp for layer in self.layers if isinstance(layer.mlp, MoELayer)]
+
+    @property
+    def all_mixtures(self) -> list[MoELayer]:
+        """The same, and that of the MTP module."""
+        own = self.mtp.layer.mlp if self.mtp else None
+        return [*self.mixtures, own] if isinstance(own, MoELayer) else self.mixtures
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 
 from minilab.engine.batch import Piece, StepBatch
 from minilab.engine.model import Decoder
-from minilab.engine.sampling import SamplingParams, probabilities
+from minilab.engine.spec.dice import DraftDice
 from minilab.engine.spec.proposer import Draft, Drafting
 
 
@@ -41,8 +41,7 @@ class DraftModel:
         self._size = model.kv_cache.shape[3]
         self._free = list(range(model.kv_cache.shape[2]))
         self._cached: dict[int, _Cached] = {}
-        self._seed = seed
-        self._generators: dict[int, torch.Generator] = {}
+        self._dice = DraftDice(seed)
 
     def observe(self, batch: StepBatch, hidden: torch.Tensor) -> None:
         """Nothing to see."""
@@ -58,7 +57,7 @@ class DraftModel:
         while ready:
             logits = self._read(ready, news)
             for one, row in zip(ready, logits, strict=True):
-                found[one.id].append(self._draw(one, row, odds[one.id]))
+                found[one.id].append(self._dice.draw(one, row, odds[one.id]))
             ready = [one for one in ready if len(found[one.id]) < one.most]
             news = [found[one.id][-1:] for one in ready]
         return {
@@ -71,7 +70,7 @@ class DraftModel:
         cached = self._cached.pop(request_id, None)
         if cached is not None:
             self._free += cached.blocks
-        self._generators.pop(request_id, None)
+        self._dice.forget(request_id)
 
     def _make_room(self, one: Drafting) -> bool:
         """Blocks for the text and its drafts; False if there are not enough."""
@@ -101,20 +100,3 @@ class DraftModel:
             pieces.append(Piece(tokens, len(cached.tokens), cached.blocks, 1))
             cached.tokens += tokens
         return self._model.forward(StepBatch.laid_out(pieces, self._size, self._model.device))
-
-    def _draw(self, one: Drafting, logits: torch.Tensor, odds: list[torch.Tensor]) -> int:
-        params: SamplingParams = one.params
-        if params.temperature == 0:
-            return int(logits.argmax())
-        chances = probabilities(logits, params)
-        odds.append(chances)
-        generator = self._generator(one, logits.device)
-        return int(torch.multinomial(chances, 1, generator=generator))
-
-    def _generator(self, one: Drafting, device: torch.device) -> torch.Generator:
-        """Other draws than the target's: a draft must not foretell the coin that judges it."""
-        found = self._generators.get(one.id)
-        if found is None:
-            seed = (self._seed * 1_000_003 + one.id) * 7919 + (one.params.seed or 0) + 1
-            found = self._generators[one.id] = torch.Generator(device).manual_seed(seed)
-        return found

@@ -19,6 +19,7 @@ from minilab.engine.model import Decoder
 from minilab.engine.spec.eagle_layer import MATRICES, NORMS, EagleLayer, shapes
 from minilab.engine.spec.learned import check_shapes, read_drafter
 from minilab.engine.spec.proposer import Draft, Drafting
+from minilab.engine.spec.seen import SeenFeatures
 
 
 @dataclass
@@ -26,7 +27,6 @@ class _Memory:
     """What the drafter keeps of one request.
 
     Attributes:
-        seen: features that were observed and not read yet: position of the first, and rows.
         positions: of the KV entries, ascending. Tokens from the prefix cache have none: the target
             did not compute them, so nobody saw their features.
         keys, values: [kv_heads, capacity, head_dim].
@@ -34,7 +34,6 @@ class _Memory:
 
     keys: torch.Tensor
     values: torch.Tensor
-    seen: list[tuple[int, torch.Tensor]] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
 
     def cut(self, position: int) -> None:
@@ -81,6 +80,7 @@ class Eagle:
         self._tokens = weights["vocabulary"].long()
         self._head = Linear(target.embedding[self._tokens])
         self._memories: dict[int, _Memory] = {}
+        self._seen = SeenFeatures()
 
     @classmethod
     def load(cls, target: Decoder, path: str | Path) -> Eagle:
@@ -89,23 +89,12 @@ class Eagle:
 
     def observe(self, batch: StepBatch, hidden: torch.Tensor) -> None:
         """Keep the rows of each request until it is known which of its tokens stay."""
-        lengths = batch.seq_lens.tolist()
-        parts = torch.split(hidden, batch.query_lens)
-        for request, count, length, rows in zip(
-            batch.requests, batch.query_lens, lengths, parts, strict=True
-        ):
-            memory = self._memories.get(request.id)
-            if memory is None:
-                memory = self._memories[request.id] = self._blank()
-            start = length - count
-            # What was seen from there on was rejected, or is computed again.
-            before = [(at, part[: start - at]) for at, part in memory.seen if at < start]
-            memory.seen = [*before, (start, rows)]
+        self._seen.observe(batch, hidden)
 
     @torch.inference_mode()
     def propose(self, asked: Sequence[Drafting]) -> Mapping[int, Draft]:
         """See ``Proposer``."""
-        ready = [one for one in asked if one.most > 0 and one.id in self._memories]
+        ready = [one for one in asked if one.most > 0 and one.id in self._seen]
         if not ready:
             return {}
         features = self._read(ready)
@@ -135,6 +124,7 @@ class Eagle:
     def forget(self, request_id: int) -> None:
         """See ``Proposer``."""
         self._memories.pop(request_id, None)
+        self._seen.forget(request_id)
 
     def _read(self, asked: Sequence[Drafting]) -> torch.Tensor:
         """Take in the true features of tokens that stayed; the guess after each one's last."""
@@ -142,15 +132,11 @@ class Eagle:
         nexts: list[list[int]] = []
         features: list[torch.Tensor] = []
         for one in asked:
-            memory = self._memories[one.id]
-            memory.cut(memory.seen[0][0])
-            own: list[int] = []
-            for start, rows in memory.seen:
-                # The newest token has no feature yet; rows behind it were rejected drafts.
-                stay = min(start + len(rows), len(one.tokens) - 1) - start
-                features.append(rows[:stay])
-                own += range(start, start + stay)
-            memory.seen.clear()
+            own, rows = self._seen.take(one)
+            if one.id not in self._memories:
+                self._memories[one.id] = self._blank()
+            self._memories[one.id].cut(own[0])
+            features += rows
             places.append(own)
             nexts.append([one.tokens[position + 1] for position in own])
         return self._run(asked, nexts, places, self._target.normed(torch.cat(features)))
