@@ -68,7 +68,7 @@ def teacher_forced(
     Raises:
         InputError: the checkpoint has no MTP module.
     """
-    parts = [_forced(model, part, temperature) for part in windows.split(WINDOWS)]
+    parts = [_forced(model, part, temperature) for part in _cut(windows, WINDOWS)]
     return Forced(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
@@ -124,5 +124,10 @@ class _Windows:
     ) -> torch.Tensor:
         """See ``LatentStep``; there is no cache."""
         scale = query.shape[-1] ** -0.5
-        pairs = zip(query.split(self._length), latent.split(self._length), strict=True)
+        pairs = zip(_cut(query, self._length), _cut(latent, self._length), strict=True)
         return torch.cat([expanded(asked, seen, up, scale) for asked, seen in pairs])
+
+
+def _cut(x: torch.Tensor, size: int) -> tuple[torch.Tensor, ...]:
+    """Pieces of ``size`` rows, the last one shorter."""
+    return torch.split(x, size)

@@ -108,7 +108,8 @@ class LogitsLog:
 
     def _watched(self, batch: StepBatch) -> torch.Tensor:
         logits = self._forward(batch)
-        for request, rows in zip(batch.sampling, logits.split(batch.num_sampled), strict=True):
+        parts = torch.split(logits, batch.num_sampled)
+        for request, rows in zip(batch.sampling, parts, strict=True):
             self.rows.setdefault(request.id, []).append(rows.clone())
         return logits
 

@@ -195,6 +195,16 @@ def _medusa(llm: LLM, said: Mapping[str, Any]) -> Proposer:
     return Medusa.load(_decoder(llm.executor.model), said["model"])
 
 
+def _mtp(llm: LLM, said: Mapping[str, Any]) -> Proposer:
+    from minilab.engine.deepseek.model import DeepseekDecoder
+    from minilab.engine.spec.mtp import Mtp
+
+    model = llm.executor.model
+    if not isinstance(model, DeepseekDecoder):
+        raise InputError(f"{FLAG}: mtp needs a model with an MTP module, such as tiny-deepseek")
+    return Mtp(model)
+
+
 def _static_table(llm: LLM, said: Mapping[str, Any]) -> Proposer:
     from minilab.engine.spec.table import Table
 
@@ -215,4 +225,5 @@ METHODS: Mapping[str, _Method] = {
     "eagle": _Method({"model": str}, _eagle),
     "medusa": _Method({"model": str}, _medusa),
     "table": _Method({"model": str}, _static_table),
+    "mtp": _Method({}, _mtp),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from minilab.engine.batch import Piece, StepBatch
-from minilab.engine.model import Decoder
+from minilab.engine.families import Model
 from minilab.engine.spec.dice import DraftDice
 from minilab.engine.spec.proposer import Draft, Drafting
 
@@ -36,7 +36,7 @@ class DraftModel:
 
     reads_hidden = False
 
-    def __init__(self, model: Decoder, seed: int = 0) -> None:
+    def __init__(self, model: Model, seed: int = 0) -> None:
         self._model = model
         self._size = model.kv_cache.shape[3]
         self._free = list(range(model.kv_cache.shape[2]))
