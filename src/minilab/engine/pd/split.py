@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from minilab.engine.pd.awake import AwakeClock
 from minilab.engine.pd.channel import Message, wait
 from minilab.engine.pd.child import Child
+from minilab.engine.pd.output import SplitOutput
 from minilab.engine.pd.settings import PdSettings
 from minilab.facts.errors import InputError
 
@@ -23,26 +24,6 @@ if TYPE_CHECKING:
 
 START_SECONDS = 120.0
 """For both processes to load; a process imports torch first."""
-
-
-@dataclass(frozen=True)
-class SplitOutput:
-    """What a request came to.
-
-    Attributes:
-        token_ids, text, finish_reason, stop_reason: as ``llm.Output``; "error" if nobody will
-            finish it, and then ``error`` says why.
-        handed_over: whether the decode process had a part in it.
-        num_preemptions: times it lost its blocks, on both sides.
-    """
-
-    token_ids: list[int]
-    text: str
-    finish_reason: str
-    stop_reason: int | str | None = None
-    error: str = ""
-    handed_over: bool = False
-    num_preemptions: int = 0
 
 
 @dataclass

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from minilab.core.config import SchedulerConfig
 from minilab.engine.load import load_llm
+from minilab.engine.pd.output import SplitOutput
 from minilab.engine.pd.settings import PdSettings
-from minilab.engine.pd.split import SplitEngine, SplitOutput
+from minilab.engine.pd.split import SplitEngine
 from minilab.engine.sampling import SamplingParams
 
 BLOCK = 4
