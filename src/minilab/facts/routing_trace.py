@@ -1,0 +1,56 @@
+"""Which experts a real model chose, token by token: a trace that needs no torch to read.
+
+The choices are those of the tiny DeepSeek-V3 of ``minilab.engine.deepseek.shipped`` on held-out
+text: 4 layers with experts and the MTP module's, top 4 of 32.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from minilab.facts.errors import InputError
+
+ROUTES = Path(__file__).parent / "tiny_deepseek_routes.npz"
+NUM_EXPERTS = 32
+WINDOW = 255
+"""Tokens that follow each other in the text; the next window is another place."""
+DOMAINS = ("code", "prose")
+
+Routes = npt.NDArray[np.uint8]
+
+
+def load_routes(domain: str) -> Routes:
+    """uint8 [5 layers, tokens, 4]: experts of each token, best first; the last layer is MTP's.
+
+    ``domain``: "code" or "prose".
+
+    Raises:
+        InputError: another domain.
+    """
+    if domain not in DOMAINS:
+        raise InputError(f"domain {domain!r}; give one of {', '.join(DOMAINS)}")
+    with np.load(ROUTES) as file:
+        routes: Routes = file[domain]
+    return routes
+
+
+def train_loads(domain: str) -> npt.NDArray[np.int64]:
+    """int64 [5, 32]: the experts' loads on training text of a domain, to plan a placement from.
+
+    Raises:
+        InputError: another domain.
+    """
+    if domain not in DOMAINS:
+        raise InputError(f"domain {domain!r}; give one of {', '.join(DOMAINS)}")
+    with np.load(ROUTES) as file:
+        loads: npt.NDArray[np.int64] = file[f"{domain}_train"]
+    return loads
+
+
+def expert_loads(routes: Routes, num_experts: int = NUM_EXPERTS) -> npt.NDArray[np.int64]:
+    """int64 [layers, num_experts]: how often each expert was chosen."""
+    rows = [np.bincount(layer.ravel(), minlength=num_experts) for layer in routes]
+    return np.stack(rows).astype(np.int64)
