@@ -58,6 +58,11 @@ FIXES = (
         r'<div role="list" class="citation-list">',
         '<div class="citation-list">',
     ),
+    _fix(
+        "a table that is wider than a phone scrolls in a box that no key reaches",
+        r'<div class="pst-scrollable-table-container">',
+        '<div class="pst-scrollable-table-container" tabindex="0">',
+    ),
 )
 
 

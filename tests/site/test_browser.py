@@ -26,10 +26,10 @@ def visit_pages(browser: Any, html: Path, names: list[str], theme: str = "light"
     return found
 
 
-def axe(browser: Any, html: Path, names: list[str], theme: str) -> list[str]:
+def axe(browser: Any, html: Path, names: list[str], theme: str, **options: Any) -> list[str]:
     pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python")
     with serve(html, PREFIX) as address:
-        visit = Visit(browser, address, theme)
+        visit = Visit(browser, address, theme, **options)
         found = [str(one) for name in names for one in visit.axe(name)]
         visit.close()
     return found
@@ -58,6 +58,13 @@ def test_axe_finds_nothing_serious_on_the_page_with_everything(
     browser: Any, built: Built, theme: str
 ) -> None:
     assert axe(browser, built.html, ["book/sample.html"], theme) == []
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_serious_on_a_phone(browser: Any, built: Built) -> None:
+    """Only there do tables scroll, and need a key to scroll them with."""
+    names = list(Site(built.html).pages)
+    assert axe(browser, built.html, names, "light", viewport={"width": 390, "height": 844}) == []
 
 
 @pytest.mark.parametrize(
