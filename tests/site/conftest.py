@@ -29,7 +29,7 @@ from build_book import toc_pages  # noqa: E402
 from site_browser import missing_parts, open_browser  # noqa: E402
 from site_server import serve  # noqa: E402
 
-BUILD_SECONDS = 600
+BUILD_SECONDS = 1800
 
 
 @pytest.fixture(scope="session")
