@@ -47,7 +47,7 @@ def test_tokens_and_blocks_are_conserved_across_the_pools(world: PdWorld) -> Non
         elif status == "ABORTED":
             assert state.id in may_abort
         elif status == "FAILED":
-            assert world.options.on_failure == "fail" and cluster.failed_transfers
+            assert world.options.on_failure == "fail" and cluster.delivery.failed
         else:
             assert status == "REJECTED", f"{state.id} got stuck: {status}"
     for instance in cluster.instances:

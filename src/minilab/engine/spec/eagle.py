@@ -115,7 +115,7 @@ class Eagle:
 
         Takes in what was observed, as ``propose`` does, and leaves no guess behind.
         """
-        ready = [one for one in asked if one.id in self._memories]
+        ready = [one for one in asked if one.id in self._seen]
         if not ready:
             return {}
         found = self._tokens[self._head(self._read(ready)).topk(count, dim=-1).indices]
