@@ -12,8 +12,8 @@ from build_book import BuildError, build
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path(__file__).parent / "sample"
-SOURCES = ("_config.yml", "_toc.yml", "_ext", "book", "labs", "solutions", "src", "pyproject.toml",
-           "benchmarks/results")  # fmt: skip
+SOURCES = ("_config.yml", "_toc.yml", "_ext", "book", "labs", "solutions", "capstones", "src",
+           "pyproject.toml", "benchmarks/results", "benchmarks/drafter/weights")  # fmt: skip
 
 
 @dataclass(frozen=True)
