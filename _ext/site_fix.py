@@ -19,6 +19,7 @@ from sphinx.util import logging
 
 LOG = logging.getLogger(__name__)
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_TABLE_BOX = '<div class="pst-scrollable-table-container"'
 PLACEHOLDER = "OWNER"
 """Stands in the addresses of `_config.yml` until the repository has been given its real one."""
 
@@ -57,11 +58,6 @@ FIXES = (
         "a list of works announced as a list without entries",
         r'<div role="list" class="citation-list">',
         '<div class="citation-list">',
-    ),
-    _fix(
-        "a table that is wider than a phone scrolls in a box that no key reaches",
-        r'<div class="pst-scrollable-table-container">',
-        '<div class="pst-scrollable-table-container" tabindex="0">',
     ),
 )
 
@@ -113,6 +109,14 @@ def drop_unused_mathjax(
     ]
 
 
+def let_keys_reach_tables(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """A table that is wider than a phone scrolls in a box, and without this no key gets there."""
+    if "body" in context:
+        context["body"] = context["body"].replace(_TABLE_BOX, _TABLE_BOX + ' tabindex="0"')
+
+
 def apply_fixes(app: Sphinx, exception: Exception | None) -> None:
     """Rewrite each page once all are written; warn of a fix that found nothing to do."""
     if exception is not None or app.builder.name != "html":
@@ -140,5 +144,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", mark_chinese_terms)
     app.connect("html-page-context", drop_relative_previews, priority=900)
     app.connect("html-page-context", drop_unused_mathjax, priority=900)
+    app.connect("html-page-context", let_keys_reach_tables, priority=900)
     app.connect("build-finished", apply_fixes, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
