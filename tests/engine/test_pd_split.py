@@ -144,7 +144,7 @@ def test_nixl_is_named_where_it_is_missing() -> None:
 def test_a_process_that_hangs_is_ended_after_the_timeout(role: str) -> None:
     """It answers nothing and closes nothing: only silence tells."""
     asked = requests(40, TINY.vocab_size, seed=7)
-    with SplitEngine(settings(timeout=3.0)) as split:
+    with SplitEngine(settings(timeout=8.0)) as split:
         ids = [split.submit(one.prompt, one.params) for one in asked]
         while len(split.outputs) < 5:
             split.turn()
@@ -152,7 +152,7 @@ def test_a_process_that_hangs_is_ended_after_the_timeout(role: str) -> None:
         begin = time.monotonic()
         while len(split.outputs) < len(ids):
             split.turn()
-            assert time.monotonic() - begin < 30
+            assert time.monotonic() - begin < 120
         assert any(split.outputs[i].finish_reason == "error" for i in ids)
         (other,) = {"prefill", "decode"} - {role}
         assert_idle(split, other)
