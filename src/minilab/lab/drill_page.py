@@ -117,7 +117,7 @@ def dashboard_html(one: Played) -> str:
     body = [
         [words, *(_cell(server, name, write) for server in servers)] for words, name, write in shown
     ]
-    return f'<div class="drill-wide">{_table(head, body)}</div>'
+    return f'<div class="drill-wide" tabindex="0">{_table(head, body)}</div>'
 
 
 def _server_name(server: Signals) -> str:
@@ -160,7 +160,7 @@ def answer_html(one: Played) -> str:
         rows.append(_outcome(action.label, one.after[action.key], share))
     head = ["action", "GPUs", "good requests", "goodput per GPU", "TTFT p99", "ITL p99", "of best"]
     return (
-        f"<p>{truth}</p><div class='drill-wide'>{_table(head, rows)}</div>"
+        f"<p>{truth}</p><div class='drill-wide' tabindex='0'>{_table(head, rows)}</div>"
         f"<p>{html.escape(advisor_said(one))}</p>"
     )
 
