@@ -6,6 +6,7 @@ Channels, workers, schedulers and movers are the real ones; only torch.distribut
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -122,8 +123,9 @@ class Pair:
             self.heard[role] += [message for message in news if message["op"] != "alive"]
 
     def until(self, role: str, op: str, roles: Sequence[str] = ROLES) -> Message:
-        """Turn until ``role`` says ``op``; that message."""
-        for _ in range(4000):
+        """Turn until ``role`` says ``op``; that message. By the clock: leases end by it, too."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
             for message in self.heard[role]:
                 if message["op"] == op:
                     self.heard[role].remove(message)
