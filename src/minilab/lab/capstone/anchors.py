@@ -93,6 +93,13 @@ BRAG = {
 }
 
 
+def data(letter: str) -> str:
+    """What the runs of both reports are made of: the workload's source and its seed."""
+    chosen = direction(letter, MODEL, REQUESTS)
+    work = chosen.work(chosen.points[0])
+    return f"{work.source['name']} requests at {len(chosen.points)} points (seed {work.seed})"
+
+
 def good(letter: str) -> Anchor:
     """The report that asks where it loses: all sides, all points, a prediction filed first."""
     chosen = direction(letter, MODEL, REQUESTS)
