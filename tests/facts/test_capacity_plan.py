@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from minilab.facts.capacity_plan import GIB, Deployment, max_concurrency, ranks
+from minilab.facts.capacity_limits import max_concurrency
+from minilab.facts.capacity_plan import GIB, Deployment
+from minilab.facts.capacity_ranks import ranks
 from minilab.facts.capacity_report import CapacityReport, capacity
 from minilab.facts.errors import InputError
 from minilab.facts.hardware import get_gpu

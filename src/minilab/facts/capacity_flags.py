@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minilab.facts.capacity_plan import Deployment, ranks, smallest
+from minilab.facts.capacity_plan import Deployment
+from minilab.facts.capacity_ranks import ranks, smallest
 
 VERSIONS = {
     "vllm": "docs of 0.32.0 (engine arguments, cache config), read 2026-11-29",

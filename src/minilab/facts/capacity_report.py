@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from minilab.facts.capacity_flags import launch_flags
-from minilab.facts.capacity_plan import (
+from minilab.facts.capacity_limits import max_concurrency, max_length, uniform
+from minilab.facts.capacity_plan import GIB, Deployment
+from minilab.facts.capacity_ranks import (
     ACTIVATION_RANGE,
     CUDA_GRAPH_RANGE,
-    GIB,
-    Deployment,
     Rank,
-    max_concurrency,
-    max_length,
     ranks,
     smallest,
-    uniform,
 )
 from minilab.facts.errors import InputError
 from minilab.facts.kv_pool import KVPool, kv_pool

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from minilab.facts.capacity_plan import Deployment, max_concurrency
+from minilab.facts.capacity_limits import max_concurrency
+from minilab.facts.capacity_plan import Deployment
 from minilab.facts.capacity_report import capacity
 from minilab.facts.cost import StepCost, StepShape
 from minilab.facts.errors import InputError

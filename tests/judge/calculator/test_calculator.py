@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from minilab.facts.capacity_plan import Deployment, max_length
+from minilab.facts.capacity_limits import max_length
+from minilab.facts.capacity_plan import Deployment
 from minilab.facts.capacity_report import capacity
 from minilab.facts.errors import InputError
 from minilab.facts.hardware import get_gpu

@@ -1,4 +1,4 @@
-"""What fits on a GPU, in the page: the budget of ``facts.capacity_plan`` without its classes.
+"""What fits on a GPU, in the page: the budget of ``facts.capacity_ranks`` without its classes.
 
 The files of MANIFEST run under MicroPython too, so they use plain classes, ``math`` and nothing
 else; their numbers about models and GPUs come from ``tables.py`` as JSON. One instance, tensor

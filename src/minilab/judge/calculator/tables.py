@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from minilab.facts.capacity_flags import VERSIONS
-from minilab.facts.capacity_plan import uniform
+from minilab.facts.capacity_limits import uniform
 from minilab.facts.hardware import gpus
 from minilab.facts.kv_layout import DTYPE_BYTES
 from minilab.facts.models import ModelSpec, models
