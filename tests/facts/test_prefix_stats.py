@@ -23,7 +23,8 @@ from minilab.facts.prefix_stats import (
     replica_hits,
 )
 from minilab.facts.request import Request
-from minilab.facts.workload import from_columns, synthetic
+from minilab.facts.request_columns import from_columns
+from minilab.facts.workload import synthetic
 
 CAPACITIES = [1000, 3000, 5859, 10000, 20000, 30000, 50000, 100000, None]
 CURVES = {

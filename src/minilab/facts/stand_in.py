@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from minilab.facts.arrivals import whole
 from minilab.facts.prefix_stats import block_prompts, chained_block
+from minilab.facts.request_columns import from_columns
 from minilab.facts.trace_fetch import entry
-from minilab.facts.workload import Workload, from_columns
+from minilab.facts.workload import Workload
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -25,8 +25,9 @@ from minilab.facts.arrivals import MAX_TOKENS, lognormal, whole
 from minilab.facts.errors import InputError
 from minilab.facts.prefix_stats import block_prompts, chained_block, lru_hits
 from minilab.facts.request import Request
+from minilab.facts.request_columns import from_columns
 from minilab.facts.trace_fetch import SYNTHETIC, blame, decode, read_bytes
-from minilab.facts.workload import Workload, from_columns, synthetic
+from minilab.facts.workload import Workload, synthetic
 
 BLOCK = 512
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")

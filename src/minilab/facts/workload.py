@@ -6,7 +6,6 @@ nothing of servers; with ``concurrency`` and ``Request.after`` a client waits fo
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,8 +18,9 @@ from numpy.typing import ArrayLike
 from minilab.facts import arrivals as draw
 from minilab.facts.arrivals import Length, check, describe, in_order, positive, turn, whole
 from minilab.facts.errors import InputError
-from minilab.facts.prefix_stats import Prompt, segments
+from minilab.facts.prefix_stats import Prompt
 from minilab.facts.request import Request
+from minilab.facts.request_columns import at_times, digest
 
 Tokens = Length | int
 
@@ -54,12 +54,13 @@ class Workload:
         times, n = np.asarray(seconds, np.float64).tolist(), len(self.requests)
         if len(times) != n:
             raise InputError(f"{len(times)} arrival times; {n} requests; give one for each")
-        return replace(self, requests=_moved(self.requests, times)).validate()
+        return replace(self, requests=at_times(self.requests, times)).validate()
 
     def speedup(self, x: float) -> Workload:
         """All arrival times divided by x; think times stay, for users do not hurry."""
         x = positive("speedup", x, "a factor, such as 10")
-        return replace(self, requests=_moved(self.requests, (r.arrival / x for r in self.requests)))
+        times = (request.arrival / x for request in self.requests)
+        return replace(self, requests=at_times(self.requests, times))
 
     def scaled_to_rate(self, rate: float) -> Workload:
         """Arrival times stretched or squeezed to ``rate`` requests per second of their span."""
@@ -85,44 +86,13 @@ class Workload:
 
     @cached_property
     def _digest(self) -> str:
-        digest = hashlib.sha256(f"workload 1 {len(self.requests)} {self.concurrency}".encode())
-        for name, column in zip(Request._fields, zip(*self.requests, strict=True), strict=False):
-            data = _column_bytes(name, column)
-            digest.update(f"\n{name} {len(data)}\n".encode() + data)
-        return digest.hexdigest()
+        return digest(self.requests, f"workload 1 {len(self.requests)} {self.concurrency}")
 
     def validate(self) -> Workload:
         """Self, if it can be replayed; an InputError on the first request that cannot."""
         check(self.name, self.requests)
         whole("concurrency", 1 if self.concurrency is None else self.concurrency)
         return self
-
-
-def _moved(requests: list[Request], arrival: Iterable[float]) -> list[Request]:
-    return [Request(r.id, t, *r[2:]) for r, t in zip(requests, arrival, strict=True)]
-
-
-def _column_bytes(name: str, column: tuple[Any, ...]) -> bytes:
-    if name == "prompt":
-        return b"".join(part.astype("<i8").tobytes() for part in segments(column))
-    if name in ("id", "prompt_tokens", "output_tokens", "arrival", "think"):
-        kind = "<f8" if name in ("arrival", "think") else "<i8"
-        return np.array(column, kind).tobytes()
-    plain = [v if v is None or isinstance(v, str) else int(v) for v in column]
-    return repr(plain).encode()
-
-
-def from_columns(
-    arrival: Iterable[float],
-    prompt_tokens: Iterable[int],
-    output_tokens: Iterable[int],
-    prompt: Iterable[Prompt | None] | None = None,
-) -> list[Request]:
-    """Requests from equally long columns of plain Python numbers, in order of arrival."""
-    texts = repeat(None) if prompt is None else prompt
-    rest = [repeat(Request._field_defaults[name]) for name in Request._fields[5:]]
-    columns = zip(count(), arrival, prompt_tokens, output_tokens, texts, *rest)
-    return list(map(Request._make, columns))
 
 
 def synthetic(
