@@ -36,6 +36,12 @@ def run() -> Run:
 
 
 @pytest.fixture(scope="session")
+def sources() -> list[Path]:
+    """Every file of the repository, weights and pictures included."""
+    return source_files()
+
+
+@pytest.fixture(scope="session")
 def texts() -> dict[str, str]:
     """Contents of every text file of the repository (UTF-8), by path with forward slashes."""
     found: dict[str, str] = {}
