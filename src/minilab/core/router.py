@@ -13,7 +13,7 @@ that it placed has ended; one that reads metrics on a timer has ``period`` (seco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from minilab.core.request import RequestState
 
@@ -69,3 +69,10 @@ class Router(Protocol):
 def load(view: View) -> int:
     """Requests that an instance has to serve, queued ones included."""
     return view.running + view.waiting
+
+
+def tell_ended(router: Router, request: RequestState, index: int) -> None:
+    """Tell a router that counts, and no other."""
+    ended: Any = getattr(router, "ended", None)
+    if ended is not None:
+        ended(request, index)

@@ -8,142 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minilab.core.radix_tree import RadixTree
 from minilab.core.request import RequestState
-from minilab.core.router import REJECT, Router, View
-
-
-class SeenView:
-    """A view through something: everything as it is, unless a subclass says otherwise."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-
-    @property
-    def running(self) -> int:
-        """See ``View``."""
-        return self.view.running
-
-    @property
-    def waiting(self) -> int:
-        """See ``View``."""
-        return self.view.waiting
-
-    @property
-    def decoding(self) -> int:
-        """See ``View``."""
-        return self.view.decoding
-
-    @property
-    def pending_tokens(self) -> int:
-        """See ``View``."""
-        return self.view.pending_tokens
-
-    @property
-    def num_blocks(self) -> int:
-        """See ``View``."""
-        return self.view.num_blocks
-
-    @property
-    def cached_blocks(self) -> int:
-        """See ``View``."""
-        return self.view.cached_blocks
-
-    def tokens_at(self, now: int) -> int:
-        """See ``View``."""
-        return self.view.tokens_at(now)
-
-    def blocks_at(self, now: int) -> int:
-        """See ``View``."""
-        return self.view.blocks_at(now)
-
-    def match(self, request: RequestState) -> int:
-        """See ``View``."""
-        return self.view.match(request)
-
-
-class _NoLoad(SeenView):
-    running = waiting = decoding = pending_tokens = 0
-
-    def tokens_at(self, now: int) -> int:
-        return 0
-
-    def blocks_at(self, now: int) -> int:
-        return 0
-
-
-class _LateLoad(SeenView):
-    waiting = pending_tokens = 0
-
-    @property
-    def running(self) -> int:
-        return self.view.decoding
-
-
-class _FirstMessage(SeenView):
-    def match(self, request: RequestState) -> int:
-        spec: Any = request.request
-        first = spec.prompt[0][1] if spec.prompt else 0
-        return min(self.view.match(request), first)
-
-
-class _Snapshot(SeenView):
-    """Load figures as they were at the last scrape; what is cached is known at once (events)."""
-
-    running = waiting = decoding = pending_tokens = 0
-    _tokens = _blocks = 0
-
-    def take(self, now: int) -> None:
-        view = self.view
-        self.running, self.waiting = view.running, view.waiting
-        self.decoding, self.pending_tokens = view.decoding, view.pending_tokens
-        self._tokens, self._blocks = view.tokens_at(now), view.blocks_at(now)
-
-    def tokens_at(self, now: int) -> int:
-        return self._tokens
-
-    def blocks_at(self, now: int) -> int:
-        return self._blocks
-
-
-class _OwnLoad(SeenView):
-    """Load as one of several routers counts it: only what it sent itself."""
-
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
-        self.prompts: dict[int, int] = {}
-
-    waiting = 0
-
-    @property
-    def running(self) -> int:
-        return len(self.prompts)
-
-    @property
-    def decoding(self) -> int:
-        return len(self.prompts)
-
-    @property
-    def pending_tokens(self) -> int:
-        return sum(self.prompts.values())
-
-    def tokens_at(self, now: int) -> int:
-        return sum(self.prompts.values())
-
-
-class _History(SeenView):
-    """What was sent there, for ever: nobody tells of evictions."""
-
-    def __init__(self, view: View, page: int) -> None:
-        super().__init__(view)
-        self.tree = RadixTree(page)
-
-    @property
-    def cached_blocks(self) -> int:
-        return self.tree.num_pages
-
-    def match(self, request: RequestState) -> int:
-        return self.tree.match_tokens(request.request)
+from minilab.core.router import REJECT, Router, View, tell_ended
+from minilab.core.router_views import (
+    FirstMessageView,
+    HistoryView,
+    LateLoadView,
+    NoLoadView,
+    OwnLoadView,
+    Snapshot,
+)
 
 
 class Faulty:
@@ -183,39 +57,32 @@ class Faulty:
             scrape(self.seen(views), now)
 
 
-def tell_ended(router: Router, request: RequestState, index: int) -> None:
-    """Tell a router that counts, and no other."""
-    ended: Any = getattr(router, "ended", None)
-    if ended is not None:
-        ended(request, index)
-
-
 class NoLoad(Faulty):
     """The load is never counted, so all instances look idle (vllm-project/router#179)."""
 
     def __init__(self, inner: Router) -> None:
-        super().__init__(inner, _NoLoad)
+        super().__init__(inner, NoLoadView)
 
 
 class LateLoad(Faulty):
     """A request counts only once its stream has begun (sglang#27547)."""
 
     def __init__(self, inner: Router) -> None:
-        super().__init__(inner, _LateLoad)
+        super().__init__(inner, LateLoadView)
 
 
 class FirstMessage(Faulty):
     """The key is made of the first message alone, the system prompt (sglang#26263)."""
 
     def __init__(self, inner: Router) -> None:
-        super().__init__(inner, _FirstMessage)
+        super().__init__(inner, FirstMessageView)
 
 
 class Stale(Faulty):
     """Load figures are scraped every ``value`` seconds (inference-sim#433, llm-d-router#298)."""
 
     def __init__(self, inner: Router, value: float = 0.1) -> None:
-        super().__init__(inner, _Snapshot)
+        super().__init__(inner, Snapshot)
         if not value > 0:
             raise ValueError(f"stale={value:g}: the period is in seconds, above 0")
         self._period = value
@@ -237,7 +104,7 @@ class Unshared:
     def __init__(self, inner: Callable[[], Router], value: int = 2) -> None:
         if value < 1 or value != int(value):
             raise ValueError(f"routers={value:g}: give a whole number of at least 1")
-        self.routers = [Faulty(inner(), _OwnLoad) for _ in range(int(value))]
+        self.routers = [Faulty(inner(), OwnLoadView) for _ in range(int(value))]
         self._turn = -1
         self._sent_by: dict[int, Faulty] = {}
 
@@ -265,7 +132,7 @@ class NoEvictionFeedback(Faulty):
     """
 
     def __init__(self, inner: Router, value: int = 16) -> None:
-        super().__init__(inner, lambda view: _History(view, int(value)))
+        super().__init__(inner, lambda view: HistoryView(view, int(value)))
 
     def choose(self, request: RequestState, views: Sequence[View]) -> int:
         """See ``Router``."""

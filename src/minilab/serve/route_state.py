@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from minilab.core.radix_tree import RadixTree
 from minilab.core.request import RequestState
-from minilab.core.router import REJECT, Router
-from minilab.core.router_faults import tell_ended
+from minilab.core.router import REJECT, Router, tell_ended
 from minilab.facts.request import Request
 from minilab.serve.route_text import PAGE
 
