@@ -17,7 +17,8 @@ from driving import check
 from minilab.core.plan import StepPlan
 from minilab.core.request import RequestState
 from minilab.engine.families import ModelConfig, config_from_hf
-from minilab.engine.llm import LLM, Output
+from minilab.engine.llm import LLM
+from minilab.engine.output import Output
 from minilab.engine.sampling import SamplingParams
 
 VOCAB = 160

@@ -14,7 +14,8 @@ from minilab.facts.errors import InputError
 from minilab.facts.ticks import TICKS_PER_SECOND
 
 if TYPE_CHECKING:
-    from minilab.engine.llm import LLM, Output
+    from minilab.engine.llm import LLM
+    from minilab.engine.output import Output
     from minilab.engine.sampling import SamplingParams
 
 

@@ -7,7 +7,6 @@ counts what came out. It is the same scheduler that the simulator drives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minilab.core.block_hash import TokenHasher
@@ -20,6 +19,8 @@ from minilab.engine.executor import TorchExecutor
 from minilab.engine.families import Model, ModelConfig, new_model
 from minilab.engine.generation import Generation
 from minilab.engine.model import Decoder, Weights
+from minilab.engine.output import Output
+from minilab.engine.prompts import Prompt, listed, rules_for, token_ids
 from minilab.engine.record import EngineRecord
 from minilab.engine.sampling import Sampler, SamplingParams
 from minilab.engine.spec.speculation import Speculation
@@ -30,30 +31,6 @@ if TYPE_CHECKING:
     from minilab.engine.quant.kv_cache import QuantisedKV
     from minilab.engine.tiers import KVTiers
     from minilab.engine.tokenizer import Tokenizer
-
-Prompt = str | Sequence[int]
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a request came to.
-
-    Attributes:
-        prompt: the text that was asked, if it was a text.
-        text: the generated text, without what ended it; "" without a tokenizer.
-        token_ids: the generated tokens, the one that ended it included.
-        finish_reason: "length", or "stop" for the end-of-text token or a stop of the request's own.
-        stop_reason: in that last case, the stop string or token id.
-        num_cached_tokens: prompt tokens whose KV was found in the prefix cache.
-    """
-
-    prompt: str | None
-    prompt_token_ids: list[int]
-    text: str
-    token_ids: list[int]
-    finish_reason: str
-    stop_reason: int | str | None
-    num_cached_tokens: int
 
 
 class LLM:
@@ -145,9 +122,9 @@ class LLM:
             InputError: an empty prompt, a token outside the vocabulary, a request longer than the
                 model or the KV pool allows, a text but no tokenizer.
         """
-        asked = _listed(prompts)
-        rules = _rules(params or SamplingParams(), len(asked))
-        ids = [self._ids(prompt) for prompt in asked]
+        asked = listed(prompts)
+        rules = rules_for(params or SamplingParams(), len(asked))
+        ids = [token_ids(prompt, self.tokenizer) for prompt in asked]
         for prompt, rule in zip(ids, rules, strict=True):
             self.check(prompt, rule)
         states = [self.add(one, rule, cache_salt) for one, rule in zip(ids, rules, strict=True)]
@@ -231,36 +208,4 @@ class LLM:
         """Take the result of a request that has ended; it is forgotten here."""
         text = self.executor.texts.pop(state.id)
         state.block_hashes.clear()
-        return Output(
-            prompt=prompt,
-            prompt_token_ids=text.tokens[: text.num_prompt_tokens],
-            text=text.text,
-            token_ids=text.output,
-            finish_reason=text.finish_reason,
-            stop_reason=text.stop_reason,
-            num_cached_tokens=max(0, state.num_cached_tokens),
-        )
-
-    def _ids(self, prompt: Prompt) -> Sequence[int]:
-        if not isinstance(prompt, str):
-            return prompt
-        if self.tokenizer is None:
-            raise InputError("the prompt is a text, but there is no tokenizer; give token ids")
-        return self.tokenizer.encode(prompt)
-
-
-def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt is a list of one."""
-    if isinstance(prompts, str):
-        return [prompts]
-    if prompts and isinstance(prompts[0], int):
-        return [prompts]  # type: ignore[list-item]
-    return list(prompts)  # type: ignore[arg-type]
-
-
-def _rules(params: SamplingParams | Sequence[SamplingParams], count: int) -> list[SamplingParams]:
-    if isinstance(params, SamplingParams):
-        return [params] * count
-    if len(params) != count:
-        raise InputError(f"{count} prompts, but {len(params)} sampling parameters; give one each")
-    return list(params)
+        return Output.of(text, state.num_cached_tokens, prompt)

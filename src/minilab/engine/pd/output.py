@@ -10,7 +10,7 @@ class SplitOutput:
     """What a request came to.
 
     Attributes:
-        token_ids, text, finish_reason, stop_reason: as ``llm.Output``; "error" if nobody will
+        token_ids, text, finish_reason, stop_reason: as in ``engine.output``; "error" if nobody will
             finish it, and then ``error`` says why.
         handed_over: whether the decode process had a part in it.
         num_preemptions: times it lost its blocks, on both sides.
