@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import random
+from collections.abc import Callable
 
 import pytest
 
 from minilab.facts.all_to_all import AllToAll, Fabric
 from minilab.facts.hardware import get_gpu
 from minilab.facts.models import get_model
+from minilab.lab.check import evaluate
+from minilab.lab.exercises.lab06 import turn
 from minilab.lab.exercises.lab06.balancer import place
 from minilab.lab.exercises.lab06.cache import cache_bytes
 from minilab.lab.exercises.lab06.exchange import exchange_bytes
@@ -54,6 +58,43 @@ def test_turning_batch_is_where_the_sign_changes() -> None:
             assert not any(ahead(n) for n in (1, 10, 1000, 10**6))
         else:
             assert ahead(found) and (found == 1 or not ahead(found - 1))
+
+
+def milli(*seconds: float) -> list[int]:
+    """Exact: the exercise's numbers have three decimals at the most."""
+    return [round(1000 * one) for one in seconds]
+
+
+def first_ahead(
+    slices: turn.Line, ranks: turn.Line, ahead: Callable[[int, int], bool]
+) -> int | None:
+    """By trying batch after batch, in whole thousandths; None if there is none up to 40,000."""
+    start, each, other, more = milli(*slices, *ranks)
+    batches = (n for n in range(1, 40_000) if ahead(other + n * more, start + n * each))
+    return next(batches, None)
+
+
+def test_a_drawn_case_is_not_decided_by_a_rounding_error() -> None:
+    """Where lines cross at a whole number, a right answer by another formula would be refused."""
+    for seed in range(300):
+        slices, ranks = turn._draw(random.Random(seed)).args
+        start, each, other, more = milli(*slices, *ranks)
+        assert each == more or (other - start) % (each - more), (slices, ranks)
+    for case in (*turn.TURN.shown(), *turn.TURN.drawn()):
+        assert turning_batch(*case.args) == first_ahead(*case.args, operator.lt), case
+
+
+def test_an_equal_batch_taken_for_a_win_is_told_from_rounding_down() -> None:
+    """Both give the same value where the lines meet at a whole number, the one place where "not
+    strict" is wrong at all; these answers are written without the exercise's own wrong ones."""
+    loop = evaluate(turn.TURN, lambda slices, ranks: first_ahead(slices, ranks, operator.le))
+    assert "equally long" in loop.likely
+
+    def floor(slices: turn.Line, ranks: turn.Line) -> int | None:
+        right = first_ahead(slices, ranks, operator.lt)
+        return right if right in (None, 1) else right - 1
+
+    assert "rounded down" in evaluate(turn.TURN, floor).likely
 
 
 def test_mtp_gain_has_the_bounds_it_must_have() -> None:

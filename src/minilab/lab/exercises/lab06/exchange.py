@@ -65,6 +65,12 @@ EXCHANGE = Exercise(
             "only dispatch is in FP8: answers are summed, and come back in bf16",
         ),
         Misconception(
+            "FP8 both ways, with scales",
+            lambda n, h, k, m, g, f: _bytes(n, h, k, m, g, f, back=1 + 4 / 128 if f else 2.0),
+            "answers are counted like tokens here, in FP8 with scales: they are still to be "
+            "summed, and come back in bf16",
+        ),
+        Misconception(
             "dispatch only",
             lambda n, h, k, m, g, f: _bytes(n, h, k, m, g, f, back=0.0),
             "the experts' answers come back as well, and they are the larger half",

@@ -35,8 +35,12 @@ def _gain(
     return (1 + acceptance if tokens is None else tokens) * plain / drafting
 
 
-def _sum(first: float, second: float) -> float:
-    return first + second
+def _sum(read: float, compute: float) -> float:
+    return read + compute
+
+
+def _compute(read: float, compute: float) -> float:
+    return compute
 
 
 MTP = Exercise(
@@ -69,6 +73,12 @@ MTP = Exercise(
             "sum instead of the longer",
             lambda a, r, m, c: _gain(a, r, m, c, join=_sum),
             "reading and computing overlap: attention takes the longer of the two",
+        ),
+        Misconception(
+            "computing only",
+            lambda a, r, m, c: _gain(a, r, m, c, join=_compute),
+            "attention is timed by its computing alone: where the cache takes longer to read, a "
+            "second query hides behind the reading",
         ),
         Misconception(
             "only the accepted draft",

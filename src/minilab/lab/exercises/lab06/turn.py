@@ -27,9 +27,18 @@ def _turn(slices: Line, ranks: Line) -> float:
     return (ranks[0] - slices[0]) / (slices[1] - ranks[1]) if slices[1] != ranks[1] else math.inf
 
 
+def _not_strict(slices: Line, ranks: Line) -> int | None:
+    right = turning_batch(slices, ranks)
+    return right if right is None or right == 1 else math.ceil(_turn(slices, ranks))
+
+
 def _rounded_down(slices: Line, ranks: Line) -> int | None:
     right = turning_batch(slices, ranks)
     return right if right is None or right == 1 else right - 1
+
+
+def _steeper_never(slices: Line, ranks: Line) -> int | None:
+    return None if ranks[1] >= slices[1] else turning_batch(slices, ranks)
 
 
 def _always(slices: Line, ranks: Line) -> int:
@@ -47,11 +56,19 @@ def _by_start(slices: Line, ranks: Line) -> int | None:
     return max(1, math.floor(ranks[0] / slices[1]) + 1)
 
 
+def _near_whole(at: float) -> bool:
+    """Whether rounding errors could decide: two right ways to compute it might then differ."""
+    return math.isfinite(at) and abs(at - round(at)) < 1e-4
+
+
 def _draw(rng: random.Random) -> Case:
     def line(start: float) -> Line:
         return round(start * rng.uniform(0.5, 1.5), 2), round(rng.uniform(0.05, 0.4), 3)
 
-    return Case((line(8.0), line(rng.choice([6.0, 16.0, 30.0]))))
+    while True:
+        slices, ranks = line(8.0), line(rng.choice([6.0, 16.0, 30.0]))
+        if not _near_whole(_turn(slices, ranks)):
+            return Case((slices, ranks))
 
 
 TURN = Exercise(
@@ -63,18 +80,29 @@ TURN = Exercise(
         Case(((8.0, 0.5), (10.0, 0.25)), name="equal at a whole number"),
         Case(((8.0, 0.05), (16.0, 0.06)), name="a slow network: steeper as well"),
         Case(((18.0, 0.11), (16.0, 0.05)), name="ahead from the start"),
+        Case(((18.0, 0.05), (10.0, 0.06)), name="ahead at first, though steeper"),
         Case(((8.0, 0.08), (16.0, 0.08)), name="parallel lines"),
     ),
     misconceptions=(
         Misconception(
-            "equal counts as shorter",
+            "not strict",  # before "rounded down", which has its value where both are equal
+            _not_strict,
+            "at that batch both steps take equally long: ranks are not yet ahead",
+        ),
+        Misconception(
+            "rounded down",
             _rounded_down,
-            "at that batch ranks are not yet ahead: equal, or a little behind",
+            "the crossing was rounded down: at that batch ranks are still behind, or just equal",
         ),
         Misconception(
             "lines always cross at a batch",
             _always,
             "two lines may cross at no batch at all, or where the batch is below one",
+        ),
+        Misconception(
+            "a steeper line never wins",  # before "the slope decides", which agrees where it fails
+            _steeper_never,
+            "a steeper line falls behind in the end, but it may start low enough to be ahead first",
         ),
         Misconception(
             "the slope decides",
