@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+import nbformat
 from docutils import nodes
+from jupyter_cache import get_cache
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from build_facts import NotebookFacts, hardware, read_notebook, versions
+from build_facts import NotebookFacts, hardware, notebook_facts, read_notebook, versions
 
 Cell = str | nodes.Node
 
@@ -55,9 +57,20 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
 
 
 def facts_of(app: Sphinx, docname: str) -> NotebookFacts | None:
-    """Of the notebook that myst-nb wrote when it read the page (outputs included)."""
-    folder = Path(app.env.mystnb_config.output_folder)
-    return read_notebook(folder / f"{docname}.ipynb")
+    """Of the notebook that myst-nb wrote when it read the page.
+
+    Where outputs came from the execution cache, that file lacks them: they are read in the cache.
+    """
+    path = Path(app.env.mystnb_config.output_folder) / f"{docname}.ipynb"
+    facts = read_notebook(path)
+    if facts is None or facts.cells or not NbMetadataCollector.get_exec_data(app.env, docname):
+        return facts
+    cache = get_cache(app.env.mystnb_config.execution_cache_path)
+    try:
+        found = cache.match_cache_notebook(nbformat.read(path, as_version=4))
+    except KeyError:
+        return facts
+    return notebook_facts(cache.get_cache_bundle(found.pk).nb)
 
 
 def page_rows(app: Sphinx, here: str) -> list[list[Cell]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from built_site import ROOT, Built
+from built_site import ROOT, SAMPLE, Built
 
 from build_book import BuildError, build
 from site_html import Site
@@ -171,21 +171,23 @@ def test_the_vendored_mathjax_is_the_one_described() -> None:
 
 
 @pytest.fixture
-def small(built: Built, tmp_path: Path) -> Callable[..., Path]:
+def small(tmp_path: Path) -> Callable[..., Path]:
     """A function that builds a site of few pages, its configuration changed, and gives its HTML."""
 
     def make(change: Callable[[str], str] = str, index: str = "# Small\n") -> Path:
-        shutil.copytree(built.source / "_ext", tmp_path / "_ext")
+        shutil.copytree(
+            ROOT / "_ext", tmp_path / "_ext", ignore=shutil.ignore_patterns("__pycache__")
+        )
         for name in ("book/assets", "book/references.bib", "book/404.md", "book/glossary.md"):
-            origin, target = built.source / name, tmp_path / name
+            origin, target = ROOT / name, tmp_path / name
             target.parent.mkdir(exist_ok=True)
             (shutil.copytree if origin.is_dir() else shutil.copy)(origin, target)
         (tmp_path / "book" / "index.md").write_text(index, encoding="utf-8")
         bibliography = "# References\n\n```{bibliography}\n:all:\n```\n"
         (tmp_path / "book" / "references.md").write_text(bibliography, encoding="utf-8")
         (tmp_path / "labs").mkdir()
-        shutil.copy(built.source / "labs" / "99_sample.ipynb", tmp_path / "labs")
-        config = (built.source / "_config.yml").read_text(encoding="utf-8")
+        shutil.copy(SAMPLE / "sample.ipynb", tmp_path / "labs" / "99_sample.ipynb")
+        config = (ROOT / "_config.yml").read_text(encoding="utf-8")
         (tmp_path / "_config.yml").write_text(change(config), encoding="utf-8")
         (tmp_path / "_toc.yml").write_text(
             "format: jb-book\nroot: book/index\nchapters:\n- file: book/glossary\n"
@@ -238,10 +240,34 @@ def test_a_broken_reference_fails_the_build(
         small(index=f"# Small\n\n{planted}\n")
 
 
-def test_a_cell_that_fails_fails_the_build(small: Callable[..., Path]) -> None:
-    head = "---\nkernelspec: {display_name: Python 3, language: python, name: python3}\n---\n# S\n"
-    cell = (
-        "\n```{code-cell} ipython3\nraise ValueError('a page must not be built on an error')\n```\n"
-    )
+def test_a_cell_that_fails_fails_the_build(
+    small: Callable[..., Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    line = "raise ValueError('a page must not be built on an error')"
     with pytest.raises(BuildError):
-        small(index=head + cell)
+        small(index=_with_a_cell(line))
+    assert "Executing notebook failed" in capfd.readouterr().err
+
+
+def test_the_status_page_still_names_what_a_second_build_takes_from_the_cache(
+    small: Callable[..., Path], tmp_path: Path
+) -> None:
+    page = _with_a_cell('print("data: dice (synthetic, seed 7)")') + "\n```{page-status}\n```\n"
+    index = small(index=page) / "book" / "index.html"
+    first = _row_of(index, "dice")
+    build(tmp_path, tmp_path)
+    assert _row_of(index, "dice") == first
+
+
+def _row_of(page: Path, word: str) -> str:
+    rows = re.findall(r"<tr.*?</tr>", page.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = [row for row in rows if word in row]
+    return re.sub(r"<[^>]+>|\s+", " ", found)
+
+
+def _with_a_cell(line: str) -> str:
+    return (
+        "---\njupytext:\n  text_representation: {extension: .md, format_name: myst}\n"
+        "kernelspec: {display_name: Python 3, language: python, name: python3}\n---\n"
+        f"# A page with a cell\n\n```{{code-cell}} ipython3\n{line}\n```\n"
+    )
