@@ -8,6 +8,7 @@ import pytest
 
 from minilab.core.config import SchedulerConfig
 from minilab.engine.load import load_llm
+from minilab.engine.sampling import SamplingParams
 from minilab.engine.spec.config import SpeculativeConfig
 from minilab.engine.spec.ngram import NGram
 from minilab.facts.errors import InputError
@@ -50,6 +51,7 @@ def test_vllms_table_is_read() -> None:
         ({"num_speculative_tokens_per_batch_size": [[1, 4]]}, "a row is [from, to, k]"),
         ({"num_speculative_tokens_per_batch_size": [[1, 4, 9]]}, "has 9 guesses"),
         ({"num_speculative_tokens_per_batch_size": 4}, "is a list of [from, to, k]"),
+        ({"method": "mtp"}, "mtp needs a model with an MTP module, such as tiny-deepseek"),
         ({"fallback": {"method": "nobody"}}, "fallback: method 'nobody'"),
         ({"fallback": 3}, "fallback: a JSON object is needed"),
         ({"suffix_decoding_min_token_prob": "x", "method": "suffix"}, "it must be a number"),
@@ -66,3 +68,19 @@ def test_what_is_wrong_is_named(changes: dict[str, object], words: str) -> None:
 def test_other_things_than_a_config_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         SpeculativeConfig.parse(text)
+
+
+def test_mtp_drafts_with_the_models_own_module() -> None:
+    """As ``minilab serve tiny-deepseek --speculative-config`` says it: same text, fewer steps."""
+    rule = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+    plain, drafting = (
+        load_llm("tiny-deepseek", SchedulerConfig(32, 16), device="cpu") for _ in range(2)
+    )
+    guessing = parse(method="mtp", num_speculative_tokens=1).speculation(drafting)
+    drafting.use_speculation(guessing)
+    prompt = "def add(first, second):\n    return"
+    (wanted,), (found,) = plain.generate([prompt], rule), drafting.generate([prompt], rule)
+    assert found.token_ids == wanted.token_ids
+    counts = guessing.counts
+    assert counts.num_accepted_tokens > 0
+    assert counts.num_steps + counts.num_accepted_tokens == counts.num_emitted_tokens
