@@ -97,14 +97,6 @@ def test_the_page_asks_all_chapters_and_ends_with_the_guess():
     assert 'Not "two to three times as fast"' in text
 
 
-def test_only_this_page_loads_the_script_and_it_sends_nothing():
-    for path in sorted((ROOT / "book").glob("*.md")):
-        loads = "_static/check/check.js" in path.read_text(encoding="utf-8")
-        assert loads == (path.name == "self-check.md"), path.name
-    script = (ROOT / "book" / "assets" / "check" / "check.js").read_text(encoding="utf-8")
-    assert "fetch" not in script and "http" not in script
-
-
 def test_the_list_is_whole_without_a_script():
     """Box, question and folded answer are in the page; the answer is not outside the fold."""
     text = checks("goodput").data

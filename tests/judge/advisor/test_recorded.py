@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from advised import SLO, ids
 
 from minilab.judge.advisor.advise import advise
 from minilab.judge.advisor.sources import Sources
-
-SLO = {"ttft": 1.0, "itl": 0.1}
 
 
 @pytest.fixture
@@ -21,10 +20,6 @@ def judge(data_folder):
         return advise({"": sources}, slo)
 
     return of
-
-
-def ids(advice):
-    return [finding.id for finding in advice.diagnosis.suspects]
 
 
 @pytest.mark.parametrize(

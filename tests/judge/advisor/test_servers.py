@@ -1,28 +1,13 @@
-"""Several servers, with pages made from simulated runs: routers, pools, experts."""
+"""Several servers, with pages made from simulated runs: routers, replicas, experts."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from advised import SLO, ids, pages
 
 from minilab.judge.advisor.advise import advise
 from minilab.judge.advisor.expose import expose
-from minilab.judge.advisor.exposition import read_scrape
-from minilab.judge.advisor.sources import Sources
 from minilab.sim.experiment import Experiment
-
-SLO = {"ttft": 1.0, "itl": 0.1}
-
-
-def pages(*texts):
-    sources = Sources()
-    for at, text in enumerate(texts):
-        sources.scrapes.append((f"server{at}", read_scrape(text)))
-    return sources
-
-
-def ids(advice):
-    return [finding.id for finding in advice.diagnosis.suspects]
 
 
 @pytest.fixture(scope="module")
@@ -55,41 +40,6 @@ def test_pages_of_one_replica_are_joined_by_their_start(log):
     text = expose(log, start=1e9)
     advice = advise({"replica": pages(text, text)}, SLO)
     assert len(advice.servers) == 1
-
-
-def transferred(log, seconds):
-    """The run with a transfer of ``seconds`` in each TTFT."""
-    columns = {name: column.copy() for name, column in log.requests.items()}
-    columns["transfer"] = np.full(len(log), seconds)
-    for name in ("first_token", "finish"):
-        columns[name] = columns[name] + seconds
-    return type(log)(columns, log.gaps, log.series, log.meta)
-
-
-def test_a_slow_transfer(log):
-    """Row 4: after the split the way between the pools is what TTFT consists of."""
-    slow = transferred(log, 2.0)
-    advice = advise(
-        {
-            "prefill": pages(expose(log, start=1e9)),
-            "decode": pages(expose(slow, start=2e9)),
-        },
-        SLO,
-    )
-    assert ids(advice)[0] == "kv_transfer"
-
-
-def test_a_prefill_pool_that_is_too_small(log):
-    """Row 4: the prefill pool queues, the decode pool has room."""
-    late = Experiment().with_(trace="synthetic", rate=200.0, limit=400, max_num_seqs=8).run()
-    advice = advise(
-        {
-            "prefill": pages(expose(late, start=1e9)),
-            "decode": pages(expose(log, start=2e9)),
-        },
-        SLO,
-    )
-    assert ids(advice)[0] == "pd_ratio"
 
 
 def test_documents_that_no_router_follows():

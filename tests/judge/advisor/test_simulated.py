@@ -7,28 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from advised import SLO, ids, pages
 
 from minilab.facts.workload import synthetic
 from minilab.judge.advisor.advise import advise
 from minilab.judge.advisor.expose import expose
 from minilab.judge.advisor.expose_pools import expose_pools
-from minilab.judge.advisor.exposition import read_scrape
-from minilab.judge.advisor.sources import Sources
 from minilab.sim.experiment import Experiment
 from minilab.sim.pd_experiment import PdExperiment
-
-SLO = {"ttft": 1.0, "itl": 0.1}
-
-
-def pages(*texts):
-    sources = Sources()
-    for at, text in enumerate(texts):
-        sources.scrapes.append((f"server{at}", read_scrape(text)))
-    return sources
-
-
-def ids(advice):
-    return [finding.id for finding in advice.diagnosis.suspects]
 
 
 def split(prefills, decodes, work, slo=SLO, **more):
