@@ -6,7 +6,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import yaml
+from site_outputs import keep_outputs, take_outputs
 
 from build_book import BuildError, build
 
@@ -44,14 +46,13 @@ def copy_sources(target: Path) -> None:
     (target / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 
-def build_into(source: Path) -> str:
-    """Build, with the cached outputs of `make book` if there are any; "" or what went wrong."""
+def build_into(source: Path, config: pytest.Config) -> str:
+    """Build, with outputs kept from earlier builds if there are any; "" or what went wrong."""
     copy_sources(source)
-    cache = ROOT / "_build" / ".jupyter_cache"
-    if cache.exists():
-        shutil.copytree(cache, source / "_build" / ".jupyter_cache")
+    take_outputs(config, source / "_build")
     try:
         build(source, source)
     except BuildError as err:
         return str(err)
+    keep_outputs(config, source / "_build")
     return ""

@@ -1,7 +1,7 @@
 """One build of the site for all tests of this folder, and a browser to look at it.
 
-The build goes to a temporary copy, so that the reader's own _build is left alone; outputs cached
-there by `make book` are used, and stay valid only as long as the package is the same.
+The build goes to a temporary copy, so that the reader's own _build is left alone; outputs that it
+holds, or that an earlier test run kept, are used as long as the package is the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BUILD_SECONDS = 1800
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Built:
     """The built site; with several test workers, the one that comes first builds for all."""
     base = tmp_path_factory.getbasetemp()
     source = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
             assert time.monotonic() < deadline, "the worker that builds the site did not finish"
             time.sleep(0.2)
     else:
-        done.write_text(build_into(source), encoding="utf-8")
+        done.write_text(build_into(source, pytestconfig), encoding="utf-8")
     assert done.read_text(encoding="utf-8") == "", f"no site: {done.read_text(encoding='utf-8')}"
     toc = yaml.safe_load((source / "_toc.yml").read_text(encoding="utf-8"))
     return Built(source, source / "_build" / "html", toc_pages(toc))
