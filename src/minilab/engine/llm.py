@@ -18,8 +18,9 @@ from minilab.engine.decode_graphs import DecodeGraphs
 from minilab.engine.executor import TorchExecutor
 from minilab.engine.families import Model, ModelConfig, new_model
 from minilab.engine.generation import Generation
-from minilab.engine.model import Decoder, Weights
+from minilab.engine.model import Decoder
 from minilab.engine.output import Output
+from minilab.engine.paged_model import Weights
 from minilab.engine.prompts import Prompt, listed, rules_for, token_ids
 from minilab.engine.record import EngineRecord
 from minilab.engine.sampling import Sampler, SamplingParams

@@ -7,6 +7,9 @@ from typing import Protocol
 
 import torch
 
+Tables = tuple[torch.Tensor, torch.Tensor]
+"""Cosines and sines of some positions."""
+
 
 class RotaryConfig(Protocol):
     """What a rotation depends on; ``engine.config.DecoderConfig`` says what the words mean."""
@@ -38,12 +41,12 @@ class Rotary:
         self._frequencies = frequencies
         self._interleaved = config.interleaved
 
-    def tables(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def tables(self, positions: torch.Tensor) -> Tables:
         """cos and sin, each [num_tokens, 1, head_dim / 2] float32, for int64 positions."""
         angles = positions.to(torch.float32)[:, None] * self._frequencies
         return angles.cos()[:, None], angles.sin()[:, None]
 
-    def rotate(self, x: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def rotate(self, x: torch.Tensor, tables: Tables) -> torch.Tensor:
         """``x`` [num_tokens, heads, head_dim] rotated, in its own dtype."""
         cos, sin = tables
         if self._interleaved:

@@ -17,7 +17,7 @@ from minilab.lab.spec_texts import Propose
 
 if TYPE_CHECKING:
     from minilab.engine.config import DecoderConfig
-    from minilab.engine.model import Weights
+    from minilab.engine.paged_model import Weights
     from minilab.engine.spec.metrics import DraftCounts
     from minilab.engine.spec.proposer import Drafting
     from minilab.engine.spec.speculation import Speculation

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import rms_norm
 
 from minilab.engine.deepseek.attention import LatentStep, UpProjection
 from minilab.engine.deepseek.config import DeepseekConfig
 from minilab.engine.linear import Linear
-from minilab.engine.moe.layer import MLP, LocalExperts, MoELayer
-from minilab.engine.rotary import Rotary
-
-Weights = Mapping[str, torch.Tensor]
-Tables = tuple[torch.Tensor, torch.Tensor]
-
-
-def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """RMS norm in float32, as the checkpoints' own code computes it."""
-    return weight * rms_norm(x.float(), x.shape[-1:], eps=eps).to(x.dtype)
+from minilab.engine.mlp import MLP, gated
+from minilab.engine.moe.layer import LocalExperts, MoELayer
+from minilab.engine.norm import norm
+from minilab.engine.paged_model import Weights
+from minilab.engine.rotary import Rotary, Tables
 
 
 @dataclass(frozen=True)
@@ -60,10 +54,7 @@ class DeepseekLayer:
         rotary: Rotary,
         tables: Tables,
     ) -> torch.Tensor:
-        """[num_tokens, hidden_size] to the same; writes the latents of the tokens into ``cache``.
-
-        ``tables``: the tokens' own, from ``rotary``.
-        """
+        """See ``Layer``; the latents of the tokens go into ``cache``."""
         eps = self._config.rms_norm_eps
         query, latent = self.project(norm(x, self._input_norm, eps), rotary, tables)
         mixed = attend(query, latent, self._attention.up, cache)
@@ -105,8 +96,8 @@ def _attention(config: DeepseekConfig, weights: Weights, at: str) -> _Attention:
 def _mlp(config: DeepseekConfig, weights: Weights, number: int) -> MLP | MoELayer:
     name, routing = f"model.layers.{number}.mlp.", config.routing
     if routing is None or not config.has_experts(number):
-        return MLP(*_gated(weights, name))
-    parts = [_gated(weights, f"{name}experts.{e}.") for e in range(routing.num_experts)]
+        return MLP(*gated(weights, name))
+    parts = [gated(weights, f"{name}experts.{e}.") for e in range(routing.num_experts)]
     experts = LocalExperts(
         torch.stack([torch.cat((gate, up)) for gate, up, _ in parts]),
         torch.stack([down for _, _, down in parts]),
@@ -117,10 +108,5 @@ def _mlp(config: DeepseekConfig, weights: Weights, number: int) -> MLP | MoELaye
         weights[name + "gate.weight"],
         weights[name + "gate.e_score_correction_bias"] if routing.biased else None,
         experts,
-        MLP(*_gated(weights, name + "shared_experts.")) if config.num_shared_experts else None,
+        MLP(*gated(weights, name + "shared_experts.")) if config.num_shared_experts else None,
     )
-
-
-def _gated(weights: Weights, at: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    gate, up, down = (weights[f"{at}{part}_proj.weight"] for part in ("gate", "up", "down"))
-    return gate, up, down

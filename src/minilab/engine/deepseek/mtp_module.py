@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from minilab.engine.deepseek.config import DeepseekConfig
-from minilab.engine.deepseek.layer import DeepseekLayer, Weights, norm
+from minilab.engine.deepseek.layer import DeepseekLayer
 from minilab.engine.linear import Linear
+from minilab.engine.norm import norm
+from minilab.engine.paged_model import Weights
 
 
 class MtpModule:

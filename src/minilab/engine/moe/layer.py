@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from torch.nn.functional import linear, silu
+from torch.nn.functional import linear
 
-from minilab.engine.linear import Linear
+from minilab.engine.mlp import MLP
 from minilab.engine.moe.routing import Routing
 from minilab.kernels.moe import fused_experts
 
@@ -50,18 +50,6 @@ class LocalExperts:
     ) -> torch.Tensor:
         """See ``Experts``."""
         return fused_experts(x, self.w1, self.w2, topk_weights, topk_ids)
-
-
-class MLP:
-    """down(silu(gate) * up)."""
-
-    def __init__(self, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> None:
-        self._gate_up, self._down = Linear(torch.cat((gate, up))), Linear(down)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[num_tokens, hidden_size] to the same."""
-        gate, up = self._gate_up(x).chunk(2, dim=-1)
-        return self._down(silu(gate) * up)
 
 
 class MoELayer:
