@@ -8,7 +8,6 @@ happened, outside events first, so that the order of instances decides nothing.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
@@ -19,8 +18,9 @@ from minilab.core.request import REJECTED, RequestState
 from minilab.core.router import REJECT, Router
 from minilab.core.router_load import RoundRobin
 from minilab.facts.request import Request
-from minilab.facts.ticks import to_seconds, to_ticks
+from minilab.facts.ticks import to_ticks
 from minilab.recorder import Recorder
+from minilab.sim.clients import Clients
 
 
 class Cluster:
@@ -53,20 +53,18 @@ class Cluster:
         self.views = [InstanceView(instance) for instance in instances]
         self.now = 0
         self._overhead = to_ticks(request_overhead)
+        self.clients = Clients(self, self._overhead, concurrency)
         self._outside: list[tuple[int, int, Callable[[], None]]] = []
         self._ends: list[tuple[int, int]] = []
         self._idle: set[int] = set()
         self._serial = 0
         self._arrivals_left = False
-        self._slots = concurrency
-        self._held_back: deque[tuple[Request, int]] = deque()
-        self._followers: dict[int, list[Request]] = {}
         for instance in self.instances:
             tiers: Any = getattr(instance.scheduler, "tiers", None)
             if tiers is not None:
                 tiers.clock = lambda: self.now
         self._tell: Any = getattr(self.router, "ended", None)
-        self._watches = concurrency is not None or self._tell is not None
+        self._watches = self._tell is not None
 
     # -- putting things in -----------------------------------------------------------------------
 
@@ -85,13 +83,13 @@ class Cluster:
         Requests must be in order of arrival. Arrivals that depend on another request's end
         (``after``) or on a free slot (closed loop) are inserted as they come up.
         """
-        arrivals = self._release(requests)
+        arrivals = self.clients.release(requests)
         outside, ends, idle, instances = self._outside, self._ends, self._idle, self.instances
         self._arrivals_left = bool(arrivals)
         recorder = self.recorder
         never = 1 << 62
         overhead = self._overhead
-        watches = self._watches or bool(self._followers)
+        watches = self._watches or self.clients.watch
         period = to_ticks(getattr(self.router, "period", 0.0))
         if period:
             self._scrape(period)
@@ -114,7 +112,7 @@ class Cluster:
                     heappop(outside)[2]()
                     event = outside[0][0] if outside else never
                 while next_arrival == now:
-                    self._arrive(arrivals[position])
+                    self.arrive(arrivals[position])
                     position += 1
                     self._arrivals_left = position < count
                     next_arrival = (
@@ -177,56 +175,19 @@ class Cluster:
 
     # -- arrivals --------------------------------------------------------------------------------
 
-    def _release(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """Requests that arrive by their own clock; the others wait for an end."""
-        if self._slots is not None:
-            for request in requests:
-                self.at(to_ticks(request.arrival), lambda r=request: self._send(r))  # type: ignore[misc]
-            return ()
-        if all(request.after is None for request in requests):
-            return requests
-        first: list[Request] = []
-        for request in requests:
-            if request.after is None:
-                first.append(request)
-            else:
-                self._followers.setdefault(request.after, []).append(request)
-        return first
-
-    def _send(self, request: Request) -> None:
-        """A closed-loop client wants to send: now if a slot is free, else when one is."""
-        assert self._slots is not None
-        if self._slots:
-            self._slots -= 1
-            sent = request._replace(arrival=to_seconds(self.now))
-            self.at(self.now + self._overhead, lambda: self._arrive(sent))
-        else:
-            self._held_back.append((request, self.now))
-
     def _finished(self, index: int, states: Sequence[RequestState]) -> None:
         """Requests ended at an instance, between two of its steps; asked only of who watches."""
         for state in states:
             self._ended(state)
 
     def _ended(self, state: RequestState) -> None:
-        """A placed request has ended: tell a router that counts, let go who waited for it."""
+        """A placed request has ended: tell a router that counts, and the clients."""
         if self._tell is not None:
             self._tell(state, self.recorder.placed_on[state.id])
-        self._let_go(state)
+        self.clients.ended(state.id)
 
-    def _let_go(self, state: RequestState) -> None:
-        """Release what waited for this end."""
-        for request in self._followers.pop(state.id, ()):
-            start = max(self.now + to_ticks(request.think), to_ticks(request.arrival))
-            sent = request._replace(arrival=to_seconds(start))
-            self.at(start + self._overhead, lambda r=sent: self._arrive(r))  # type: ignore[misc]
-        if self._slots is not None:
-            self._slots += 1
-            if self._held_back:
-                request, _ = self._held_back.popleft()
-                self._send(request)
-
-    def _arrive(self, request: Request) -> None:
+    def arrive(self, request: Request) -> None:
+        """A request is there: place it, or refuse it."""
         state = RequestState(request)
         self.states[state.id] = state
         state.queued_at = self.now
@@ -234,7 +195,7 @@ class Cluster:
         if index == REJECT:
             state.status = REJECTED
             self.recorder.finished_at[state.id] = self.now
-            self._let_go(state)
+            self.clients.ended(state.id)
             return
         self.views[index].place(state)
         self.recorder.placed_on[state.id] = index

@@ -102,7 +102,8 @@ class PdCluster(Cluster):
 
     # -- arrival ----------------------------------------------------------------------------------
 
-    def _arrive(self, request: Request) -> None:
+    def arrive(self, request: Request) -> None:
+        """See ``Cluster``."""
         receiver = RequestState(request)
         self.states[receiver.id] = receiver
         receiver.queued_at = self.now
@@ -110,7 +111,7 @@ class PdCluster(Cluster):
         if REJECT in route:
             receiver.status = REJECTED
             self.recorder.finished_at[receiver.id] = self.now
-            self._let_go(receiver)
+            self.clients.ended(receiver.id)
             return
         decode = self.num_prefill + route.decode
         self._decode_views[route.decode].place(receiver)
@@ -150,7 +151,7 @@ class PdCluster(Cluster):
 
     def _finished(self, index: int, states: Sequence[RequestState]) -> None:
         if index >= self.num_prefill:
-            if self._followers or self._slots is not None or self._tell is not None:
+            if self.clients.watch or self._tell is not None:
                 for state in states:
                     self._ended(state)
             self._blocks.grant(index)
