@@ -6,11 +6,10 @@ same one for the same value.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,16 +29,16 @@ from minilab.facts.ticks import to_seconds
 from minilab.facts.user_input import unknown_name
 from minilab.facts.workload import Workload
 from minilab.sim.cluster import Cluster
+from minilab.sim.description import Description
 from minilab.sim.environment import no_garbage_collection, versions
 from minilab.sim.limits import check_blocks, check_time
 from minilab.sim.speculation import Speculation, drafting_meta
 from minilab.sim.tick_cost import TickCost
 from minilab.sim.tier_stack import tier_meta, tier_stack
-from minilab.sim.workload_spec import WorkloadSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
+class Experiment(Description):
     """What is served, by what, and how. Sizes are tokens unless they say otherwise.
 
     Attributes:
@@ -59,7 +58,6 @@ class Experiment:
         cost: ``None`` for data-sheet terms, or a cost model as JSON text (``facts.cost``).
     """
 
-    workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     model: str = "llama-3.1-8b"
     gpu: str = "h100"
     gpu_file: str | None = None
@@ -81,50 +79,6 @@ class Experiment:
     cost: str | None = None
     num_speculative_tokens: int = 0
     acceptance_rate: float = 0.7
-
-    # -- as a value -------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; ``from_dict`` reads them back."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Experiment:
-        """The experiment that ``to_dict`` described.
-
-        Raises:
-            InputError: a field that does not exist.
-        """
-        names = [f.name for f in fields(cls)]
-        for name in data:
-            if name not in names:
-                raise InputError(f"experiment: {unknown_name('field', name, names)}")
-        values = dict(data)
-        if isinstance(values.get("workload"), dict):
-            values["workload"] = WorkloadSpec.from_dict(values["workload"])
-        return cls(**values)
-
-    @property
-    def key(self) -> str:
-        """sha256 (hex) of the description."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def with_(self, **changes: Any) -> Experiment:
-        """A copy with other fields; ``rate``, ``seed``, ... of the workload may be named too.
-
-        Raises:
-            InputError: a name that neither has.
-        """
-        own = {f.name for f in fields(self)}
-        inner = {f.name for f in fields(WorkloadSpec)}
-        for name in changes:
-            if name not in own | inner:
-                raise InputError(f"experiment: {unknown_name('field', name, sorted(own | inner))}")
-        outer = {k: v for k, v in changes.items() if k in own}
-        within = {k: v for k, v in changes.items() if k not in own}
-        workload = outer.pop("workload", self.workload)
-        return replace(self, workload=replace(workload, **within), **outer)
 
     @property
     def gpus(self) -> int:

@@ -69,7 +69,7 @@ class MoeExperiment(Experiment):
     def of(cls, plain: Experiment, **more: Any) -> MoeExperiment:
         """``plain``, with the fields in ``more`` as they are given."""
         values = {f.name: getattr(plain, f.name) for f in fields(Experiment)}
-        return cls(**values).with_(**more)  # type: ignore[return-value]
+        return cls(**values).with_(**more)
 
     @property
     def gpus(self) -> int:

@@ -83,7 +83,7 @@ class PdExperiment(Experiment):
     ) -> PdExperiment:
         """``whole`` on two pools of so many instances, which otherwise are as it says."""
         values = {f.name: getattr(whole, f.name) for f in fields(Experiment)}
-        return cls(**values).with_(prefill_instances=prefill, instances=decode, **more)  # type: ignore[return-value]
+        return cls(**values).with_(prefill_instances=prefill, instances=decode, **more)
 
     @property
     def gpus(self) -> int:
