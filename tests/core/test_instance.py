@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import COSTS
 
-from minilab.core.instance import Instance, InstanceView, steps_begun
+from minilab.core.instance import Instance, steps_begun
+from minilab.core.instance_view import InstanceView
 from minilab.core.ranks import RankedScheduler, ranked_instance
 from minilab.core.scheduler import Scheduler
 from minilab.facts.request import Request

@@ -13,7 +13,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
-from minilab.core.instance import Instance, InstanceView
+from minilab.core.instance import Instance
+from minilab.core.instance_view import InstanceView
 from minilab.core.request import REJECTED, RequestState
 from minilab.core.router import REJECT, Router
 from minilab.core.router_load import RoundRobin

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minilab.core.instance import Instance, InstanceView
+from minilab.core.instance import Instance
+from minilab.core.instance_view import InstanceView
 
 
 class DecodeView(InstanceView):
