@@ -31,7 +31,7 @@ from minilab.engine.load import load_llm
 from minilab.engine.moe.load import ExpertLoad, RouteLog
 from minilab.facts.routing_trace import ROUTES, WINDOW
 from tiny_deepseek import train
-from tiny_deepseek.model import CONFIG
+from tiny_deepseek.config import CONFIG
 
 TRACED = 16_384
 """Tokens of each domain whose routes are shipped."""

@@ -29,7 +29,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from tiny_deepseek.model import MOE_LAYERS, Model, start
+from tiny_deepseek.config import MOE_LAYERS
+from tiny_deepseek.model import Model
+from tiny_deepseek.parameters import start
 
 BATCH, LENGTH = 4, 256
 PEAK, WARM_UP, DECAY, LAST = 2.5e-3, 100, 0.3, 0.05

@@ -232,14 +232,16 @@ def test_what_was_trained_is_what_runs() -> None:
     sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
     try:
         from tiny_deepseek import export
-        from tiny_deepseek import model as training
+        from tiny_deepseek.config import CONFIG, MOE_LAYERS
+        from tiny_deepseek.model import Model
+        from tiny_deepseek.parameters import start
     finally:
         sys.path.pop(0)
-    trained = training.Model(training.start(1))
+    trained = Model(start(1))
     dice = torch.Generator().manual_seed(2)
-    trained.bias = {n: torch.randn(32, generator=dice) * 0.1 for n in training.MOE_LAYERS}
+    trained.bias = {n: torch.randn(32, generator=dice) * 0.1 for n in MOE_LAYERS}
     weights = export.public_weights(trained.params, trained.bias)
-    own = DeepseekDecoder(DeepseekConfig.from_hf(training.CONFIG), weights, 4, 16)
+    own = DeepseekDecoder(DeepseekConfig.from_hf(CONFIG), weights, 4, 16)
     windows = torch.randint(0, 2048, (2, 70), generator=dice)
     with torch.no_grad():
         hidden, ahead = trained.features(windows)
