@@ -29,13 +29,13 @@ from minilab.engine.deepseek.shipped import FOLDER
 from minilab.engine.deepseek.teacher import WINDOWS, teacher_forced
 from minilab.engine.load import load_llm
 from minilab.engine.moe.load import ExpertLoad, RouteLog
-from minilab.facts.routing_trace import ROUTES, WINDOW
+from minilab.facts.routing_trace import ROUTES, WINDOW, expert_loads
 from tiny_deepseek import train
 from tiny_deepseek.config import CONFIG
 
-TRACED = 16_384
-"""Tokens of each domain whose routes are shipped."""
-PLANNED = 64
+TRACE_EVERY = 4
+"""Of the shipped held-out windows of a domain, one in so many is traced: from all of its files."""
+PLANNED = 192
 """Windows of the training text whose load is shipped: what a plan of experts may be made from."""
 
 
@@ -86,7 +86,7 @@ def routes(model: DeepseekDecoder, tokens: np.ndarray) -> np.ndarray:
 
     The module has no row for a window's last token, so that one is left out of the layers', too.
     """
-    windows = torch.from_numpy(tokens[:TRACED].astype("i8")).view(-1, WINDOW + 1)
+    windows = torch.from_numpy(tokens.astype("i8")).view(-1, WINDOW + 1)[::TRACE_EVERY]
     log = RouteLog(model.all_mixtures)
     for part in windows.split(WINDOWS):
         teacher_forced(model, part)
@@ -161,6 +161,11 @@ def main() -> int:
     split = log["corpus"]["code"]["train"]["tokens"]  # the code comes first
     parts = {"code": tokens[:split], "prose": tokens[split:]}
     planned = {f"{name}_train": train_loads(model, part) for name, part in parts.items()}
+    for mixture in model.all_mixtures:
+        mixture.bias = torch.zeros_like(mixture.bias)
+    for name, part in parts.items():
+        planned[f"{name}_train_unbiased"] = train_loads(model, part)
+        planned[f"{name}_unbiased"] = expert_loads(routes(model, held[name]))
     np.savez_compressed(ROUTES, **traced, **planned)
     for path in (*sorted(FOLDER.iterdir()), ROUTES):
         print(f"{path.stat().st_size:9d} {path.name}")

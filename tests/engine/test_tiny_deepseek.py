@@ -33,10 +33,11 @@ from minilab.engine.moe.load import ExpertLoad
 from minilab.engine.sampling import SamplingParams
 from minilab.engine.spec.mtp import Mtp
 from minilab.engine.spec.speculation import Speculation
-from minilab.facts.routing_trace import WINDOW, expert_loads, load_routes
+from minilab.facts.routing_trace import WINDOW, expert_loads, load_routes, loads_without_bias
 
 COUNT = 32
-BITS = {"code": (1.70, 1.92), "prose": (1.60, 1.80)}
+BITS = {"code": (1.50, 1.57), "prose": (1.38, 1.45)}
+ACCEPTED = {"code": (0.58, 0.64), "prose": (0.65, 0.71)}
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +81,9 @@ def test_quality_and_acceptance_together(domain: str, seen: dict[str, Seen]) -> 
     assert low < one.bits < high, one.bits
     accepted = one.forced.right.double().mean().item()
     overlap = one.forced.overlap.double().mean().item()
-    assert 0.55 < accepted < 0.68, accepted
-    assert 0.69 < overlap < 0.79, overlap
+    low, high = ACCEPTED[domain]
+    assert low < accepted < high, accepted
+    assert 0.69 < overlap < 0.76, overlap
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -102,14 +104,14 @@ def test_no_expert_is_dead_and_the_training_mix_is_balanced(seen: dict[str, Seen
         assert (load > 0.05 * load.mean(1, keepdim=True)).all()
     mix = sum(load / load.sum(1, keepdim=True) for load in loads)
     assert isinstance(mix, torch.Tensor)
-    assert imbalance(mix).max() < 1.5
+    assert imbalance(mix).max() < 1.3
 
 
 def test_experts_specialise_by_domain(seen: dict[str, Seen]) -> None:
     """Balanced in training is unbalanced under one kind of traffic."""
     code, prose = (seen[domain].load for domain in DOMAINS)
     for one in (code, prose):
-        assert 1.2 < imbalance(one).max() < 2.3, imbalance(one)
+        assert 1.4 < imbalance(one).max() < 2.1, imbalance(one)
     together = [np.corrcoef(a, b)[0, 1] for a, b in zip(code.numpy(), prose.numpy(), strict=True)]
     assert max(together) < -0.3, together
 
@@ -122,11 +124,15 @@ def test_without_its_bias_the_router_is_lopsided(model: DeepseekDecoder) -> None
             assert mixture.bias is not None
             mixture.bias = torch.zeros_like(mixture.bias)
         loads = {domain: Seen(model, domain) for domain in DOMAINS}
+        traced = ExpertLoad(model.all_mixtures)
+        teacher_forced(model, held_out("code").view(-1, WINDOW + 1)[::4])
     finally:
         for mixture, bias in zip(model.all_mixtures, kept, strict=True):
             mixture.bias = bias
     for domain, one in loads.items():
-        assert 1.7 < imbalance(one.load).max() < 5.0, (domain, imbalance(one.load))
+        assert 2.2 < imbalance(one.load).max() < 3.5, (domain, imbalance(one.load))
+    shipped = loads_without_bias("code")[1]
+    np.testing.assert_allclose(shipped, traced.counts.numpy(), rtol=0.05, atol=30)
 
 
 def test_at_batch_8_imbalance_is_noise(model: DeepseekDecoder) -> None:
@@ -152,7 +158,7 @@ def test_the_trace_is_what_the_router_says(model: DeepseekDecoder) -> None:
     from minilab.engine.moe.load import RouteLog
 
     log = RouteLog(model.all_mixtures)
-    teacher_forced(model, held_out("code")[: 8 * 256].view(8, 256))
+    teacher_forced(model, held_out("code").view(-1, WINDOW + 1)[:32:4])  # every fourth is traced
     fresh, shipped = log.routes(), load_routes("code")
     for row, number in enumerate((1, 5)):
         rows = fresh[number].view(8, -1, 4)[:, :WINDOW].flatten(0, 1).numpy()

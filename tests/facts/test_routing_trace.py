@@ -15,6 +15,7 @@ from minilab.facts.routing_trace import (
     WINDOW,
     expert_loads,
     load_routes,
+    loads_without_bias,
     train_loads,
 )
 
@@ -33,11 +34,15 @@ def test_a_trace_is_whole(domain: str) -> None:
     planned = train_loads(domain)
     assert planned.shape == (5, NUM_EXPERTS) and (planned > 0).all()
     together = [np.corrcoef(a, b)[0, 1] for a, b in zip(planned, expert_loads(routes), strict=True)]
-    assert min(together) > 0.3, "a plan from training text must say something of held-out text"
+    assert min(together) > 0.5, "a plan from training text must say something of held-out text"
+    for unbiased, biased in zip(
+        loads_without_bias(domain), (planned, expert_loads(routes)), strict=True
+    ):
+        assert unbiased.shape == biased.shape and (unbiased.sum(1) == biased.sum(1)).all()
 
 
 def test_another_domain_is_named() -> None:
-    for read in (load_routes, train_loads):
+    for read in (load_routes, train_loads, loads_without_bias):
         with pytest.raises(InputError, match="domain 'law'; give one of code, prose"):
             read("law")
 

@@ -50,6 +50,20 @@ def train_loads(domain: str) -> npt.NDArray[np.int64]:
     return loads
 
 
+def loads_without_bias(domain: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Two int64 [5, 32]: loads on training and on held-out text with the routers' bias at zero.
+
+    That bias is all that balances this model, so these are the loads it would have without it.
+
+    Raises:
+        InputError: another domain.
+    """
+    if domain not in DOMAINS:
+        raise InputError(f"domain {domain!r}; give one of {', '.join(DOMAINS)}")
+    with np.load(ROUTES) as file:
+        return file[f"{domain}_train_unbiased"], file[f"{domain}_unbiased"]
+
+
 def expert_loads(routes: Routes, num_experts: int = NUM_EXPERTS) -> npt.NDArray[np.int64]:
     """int64 [layers, num_experts]: how often each expert was chosen."""
     rows = [np.bincount(layer.ravel(), minlength=num_experts) for layer in routes]
