@@ -28,45 +28,17 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import linear, log_softmax, rms_norm, smooth_l1_loss
 
 from drafter.data import Text, batches, draft_vocabulary, read
+from drafter.starts import eagle_start, medusa_start
 from minilab.engine.load import smollm2_file
 from minilab.engine.loader import load
-from minilab.engine.spec.eagle_layer import MATRICES, NORMS, EagleLayer, shapes
-from minilab.engine.spec.medusa import HEADS, head_feature, medusa_shapes
+from minilab.engine.spec.eagle_layer import MATRICES, NORMS, EagleLayer
+from minilab.engine.spec.medusa import HEADS, head_feature
 
 STEPS_AHEAD, DECAY, FEATURE_SCALE = 3, 0.8, 1.945
 VOCABULARY = 8192
 HALF = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 """Products in bfloat16, where the CPU has instructions for it; elsewhere float32 is faster."""
 DTYPE = torch.bfloat16 if HALF else torch.float32
-
-
-def eagle_start(config: Any, norm: torch.Tensor, seed: int) -> dict[str, torch.Tensor]:
-    """Small random matrices, and the identity on the feature: it begins by repeating its input."""
-    dice = torch.Generator().manual_seed(seed)
-    std = {"join": 0.02, "qkv": 0.03, "gate_up": 0.03, "out": 0.01, "down": 0.01}
-    found = {
-        name: torch.randn(shape, generator=dice) * std[name] if name in std else torch.ones(shape)
-        for name, shape in shapes(config).items()
-    }
-    hidden = config.hidden_size
-    found["join"][:, hidden:] += torch.eye(hidden)
-    found["norm.final"] = norm.clone()
-    return found
-
-
-def medusa_start(config: Any, norm: torch.Tensor, seed: int) -> dict[str, torch.Tensor]:
-    """Heads that begin by handing the feature through."""
-    dice = torch.Generator().manual_seed(seed)
-    found = {
-        name: torch.randn(shape, generator=dice) * (0.01 if name.endswith("out") else 0.03)
-        for name, shape in medusa_shapes(config).items()
-    }
-    for name in found:
-        if name.endswith("norm"):
-            found[name] = norm.clone()
-        elif name.endswith("bias"):
-            found[name] = torch.zeros_like(found[name])
-    return found
 
 
 class Target:
