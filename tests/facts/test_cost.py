@@ -1,4 +1,4 @@
-"""The cost model: its linear form, its mechanisms, published measurements, and its files."""
+"""The cost model: its linear form, its mechanisms, and published measurements."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ from minilab.facts.cost import (
     StepCost,
     StepShape,
     WfksCost,
-    all_reduce_seconds,
     cost_from_dict,
-    load_cost,
-    transfer_seconds,
 )
 from minilab.facts.errors import InputError
 from minilab.facts.hardware import get_gpu, get_link, gpus
@@ -305,98 +302,6 @@ def test_costs_are_values_for_sweeps() -> None:
 def test_step_cost_refuses(change: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         cost_of(**change)
-
-
-# Files --------------------------------------------------------------------------------------------
-
-
-def load(tmp_path: Path, data: Any) -> StepCost | WfksCost:
-    file = tmp_path / "cost.json"
-    file.write_text(data if isinstance(data, str) else json.dumps(data))
-    return load_cost(file)
-
-
-def test_both_forms_of_a_cost_file(tmp_path: Path) -> None:
-    four = load(tmp_path, {"w": 0.015, "f": 9.7e-5, "k": 1.6e-7, "s": 2e-5})
-    assert four.seconds(StepShape(30, 30, 30_000, 0)) == pytest.approx(
-        0.015 + 30 * 9.7e-5 + 30_000 * 1.6e-7 + 30 * 2e-5
-    )
-    named = load(
-        tmp_path,
-        {"model": DENSE, "gpu": "h100", "tp": 2, "kv_dtype": "fp8", "constants": {"e_mem": 0.5}},
-    )
-    assert isinstance(named, StepCost)
-    assert named.constants.e_mem == 0.5
-    assert named.constants.e_comp == Constants.for_gpu(get_gpu("h100")).e_comp
-    assert (named.tp, named.kv_dtype, named.link.name) == (2, "fp8", "nvlink-4")
-
-
-def test_a_cost_file_may_name_own_model_and_gpu(tmp_path: Path) -> None:
-    gpu = {"name": "mine", "mem_bytes": 8e10, "mem_bw": 1e12, "flops": {"bf16": 1e14}}
-    (tmp_path / "gpu.json").write_text(json.dumps(gpu))
-    config = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
-              "vocab_size": 100, "intermediate_size": 128}  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    data = {"model": "tiny", "gpu": "mine", "gpu_file": str(tmp_path / "gpu.json"),
-            "model_config": str(tmp_path / "config.json")}  # fmt: skip
-    cost = load(tmp_path, data)
-    assert isinstance(cost, StepCost) and cost.model.layers == 2 and cost.gpu.mem_bw == 1e12
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        ({"w": 15.0, "f": 0.097, "k": 1.6e-4, "s": 0.02}, r"did you mean 0.015 \(15.0 ms\)"),
-        ({"w": 0.01, "f": 0.097, "k": 0, "s": 0}, r"f is 0.097 .*did you mean 9.7e-05"),
-        ({"w": -1e-3, "f": 0, "k": 0, "s": 0}, "cost w is -0.001; give seconds, 0 or more"),
-        ('{"w": NaN, "f": 0, "k": 0, "s": 0}', "cost w is nan"),
-        ('{"w": Infinity, "f": 0, "k": 0, "s": 0}', "cost w is inf"),
-        ({"w": 0, "f": 0, "k": 1e-7, "s": 1e-5}, "a step would take no time"),
-        ({"w": "15 ms", "f": 0, "k": 0, "s": 0}, "cost w is '15 ms'"),
-        ({"w": True, "f": 0, "k": 0, "s": 0}, "cost w is True"),
-        ({"w": 0.01, "f": 1e-4, "k": 1e-7}, "no 's'; give w, f, k, s"),
-        ({"w": 0.01, "f": 1e-4, "k": 1e-7, "s": 0, "tt_req": 1}, "did you mean t_req"),
-        ({"model": DENSE}, "no 'gpu'; give model, gpu"),
-        ({"model": "llama-9", "gpu": "h100"}, "unknown model 'llama-9'; did you mean"),
-        ({"model": DENSE, "gpu": "h10"}, "unknown GPU 'h10'; did you mean h100"),
-        ({"model": DENSE, "gpu": "h100", "tp": "2"}, "tp is '2'"),
-        ({"model": DENSE, "gpu": "h100", "tp": 0}, "tp is 0"),
-        ({"model": DENSE, "gpu": 100}, "gpu is 100; give a string"),
-        ({"model": DENSE, "gpu": "h100", "w": 1}, "unknown key 'w'"),
-        ({"model": DENSE, "gpu": "h100", "constants": {"e_mem": 2}}, "e_mem is 2; expected"),
-        ({"model": DENSE, "gpu": "h100", "constants": 3}, "constants is 3; give an object"),
-        ([1], "expected a JSON object"),
-        ("{", "not JSON"),
-    ],
-)
-def test_bad_cost_files_are_refused_in_one_line(tmp_path: Path, data: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says) as caught:
-        load(tmp_path, data)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(str(tmp_path / "cost.json"))
-
-
-# Transfers ----------------------------------------------------------------------------------------
-
-
-def test_transfer_pays_latency_descriptors_and_bytes() -> None:
-    """Simulators that charge only bytes / bandwidth can't show why scattered KV is slow."""
-    link = get_link("infiniband-400")
-    assert transfer_seconds(5e9, link) == pytest.approx(0.1 + 5e-6)
-    scattered = transfer_seconds(5e9, link, descriptors=100_000, alpha=2e-6)
-    assert scattered == pytest.approx(0.3 + 5e-6)
-    assert transfer_seconds(0, link) == 0.0
-    with pytest.raises(InputError, match="give 0 or more"):
-        transfer_seconds(-1, link)
-
-
-def test_all_reduce_adds_latency_and_bytes() -> None:
-    link = get_link("nvlink-4")
-    assert all_reduce_seconds(1e6, 1, link) == 0.0
-    assert all_reduce_seconds(67.5e9, 8, link) == pytest.approx(1.0 + 20e-6)
-    assert all_reduce_seconds(0, 2, link, t_ar=3e-6) == 3e-6
-    with pytest.raises(InputError, match="tp is 0"):
-        all_reduce_seconds(1, 0, link)
 
 
 def test_facts_of_size_and_cost_need_no_numpy() -> None:
