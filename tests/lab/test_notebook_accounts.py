@@ -42,7 +42,7 @@ ACCOUNTS = {
     "04_spec_decode.ipynb": Account(code=35, checked=7, skipped=0),
     "evidence/02_pd.ipynb": Account(code=13, checked=8, skipped=0),
     "05_quantisation.ipynb": Account(code=34, checked=6, skipped=0),
-    "06_moe.ipynb": Account(code=30, checked=7, skipped=0),
+    "06_moe.ipynb": Account(code=33, checked=8, skipped=0),
     "07_selector.ipynb": Account(code=26, checked=5, skipped=0),
     "08_on_call.ipynb": Account(code=12, checked=2, skipped=0),
     "evidence/03_prefix.ipynb": Account(code=9, checked=7, skipped=0),
