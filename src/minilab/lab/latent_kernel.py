@@ -7,11 +7,9 @@ reference does. ``attend`` says which.
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +17,6 @@ import numpy.typing as npt
 
 from minilab.facts.errors import InputError
 
-BLOCK = 16
 Floats = npt.NDArray[np.float64]
 
 
@@ -50,47 +47,16 @@ def attend(query: Floats, cache: Floats, rope: int, scale: float) -> Attended:
             f"query {list(query.shape)}, cache {list(cache.shape)}; give [heads, width] and "
             "[tokens, width] of one width, the latent and the rotary part"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder) / "given.npz", Path(folder) / "found.npy"
-        np.savez(given, query=query, cache=cache, rope=rope, scale=scale)
-        ran = subprocess.run(
-            [sys.executable, "-m", "minilab.lab.latent_kernel", given, found],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ran.returncode:
-            said = ran.stderr.strip().splitlines() or ["no message"]
-            raise InputError(f"the kernel's process failed: {said[-1]}")
-        return Attended(ran.stdout.strip(), np.load(found, allow_pickle=False))
-
-
-def _run(given: Path, found: Path) -> str:
-    import torch
-
-    if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"  # before the kernels import triton
-    from minilab.kernels.device import choose_backend
-    from minilab.kernels.mla_decode import mla_decode
-
-    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with np.load(given, allow_pickle=False) as file:
-        query, cache = file["query"], file["cache"]
-        rope, scale = int(file["rope"]), float(file["scale"])
-    tokens, width = cache.shape
-    blocks = -(-tokens // BLOCK)
-    order = np.random.default_rng(0).permutation(2 * blocks)[:blocks]
-    pages = torch.zeros(2 * blocks, BLOCK, width)
-    for part, page in enumerate(order):
-        rows = torch.from_numpy(cache[BLOCK * part : BLOCK * (part + 1)]).float()
-        pages[page, : len(rows)] = rows
-    table = torch.from_numpy(order.astype("int32"))[None].to(place)
-    length = torch.tensor([tokens], dtype=torch.int32, device=place)
-    asked = torch.from_numpy(query).float()[None].to(place)
-    out = mla_decode(asked, pages.to(place), table, length, scale, kv_lora_rank=width - rope)
-    np.save(found, out[0].double().cpu().numpy())
-    return choose_backend("mla_decode", place, "auto").name
-
-
-if __name__ == "__main__":
-    print(_run(Path(sys.argv[1]), Path(sys.argv[2])))
+    given = {"query": query.tolist(), "cache": cache.tolist(), "rope": rope, "scale": scale}
+    ran = subprocess.run(
+        [sys.executable, "-m", "minilab.kernels.mla_step"],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        said = ran.stderr.strip().splitlines() or ["no message"]
+        raise InputError(f"the kernel's process failed: {said[-1]}")
+    found = json.loads(ran.stdout)
+    return Attended(found["backend"], np.asarray(found["latents"]))
