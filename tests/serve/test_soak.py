@@ -7,6 +7,7 @@ mixed up between clients.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import signal
@@ -161,12 +162,19 @@ def test_two_hundred_streams_for_a_minute(tmp_path) -> None:
         assert after["vllm:request_success_total:error"] == 0
         assert after["vllm:admission_rejections_total:max_num_queued_reqs"] == counts["429"]
         assert after["vllm:num_preemptions_total"] > 0  # the pool was tight
-        # Coarse: the allocator's own growth. What a request leaves behind is counted exactly in
-        # test_limits.py.
-        assert max(memory) - memory[0] < 12 << 20, "memory grows"
+        # Coarse. What a request leaves behind is counted exactly in test_limits.py.
+        assert steady_growth(memory) < 12 << 20, "memory grows"
         assert "Traceback" not in served.said
     finally:
         served.process.kill()
+
+
+def steady_growth(memory: list[float]) -> float:
+    """Growth without its largest single step, in bytes: an allocator may take one more arena, and
+    a leak of two kilobytes a request grows by some megabytes between any two samples."""
+    steps = [after - before for before, after in itertools.pairwise(memory)]
+    assert max(steps) < 64 << 20, "no arena is that large"
+    return sum(steps) - max(steps)
 
 
 def settled(url: str) -> dict[str, float]:
@@ -191,11 +199,12 @@ def test_sigterm_in_the_middle_of_load() -> None:
                 asyncio.create_task(long_read(crowd, session, PROMPTS[k % 24], 4 + k * k // 40))
                 for k in range(STREAMS)
             ]
-            await asyncio.sleep(3.0)
+            while sum(task.done() for task in tasks) < 10:
+                await asyncio.sleep(0.01)
             served.process.send_signal(signal.SIGTERM)
             return Counter(await asyncio.gather(*tasks))
 
-    served = Process("--max-num-seqs", "64", "--max-queue", "200", "--drain-timeout", "4")
+    served = Process("--max-num-seqs", "64", "--max-queue", "200", "--drain-timeout", "1")
     try:
         ends = asyncio.run(storm())
         print(dict(ends))
