@@ -84,10 +84,10 @@ ABSORB = Exercise(
             "needs both sides in one space",
         ),
         Misconception(
-            "reshaped, not transposed",
+            "not transposed",
             _reshaped,
-            "a reshape keeps the order in memory; sum over the head's dimension instead, and keep "
-            "the latent's",
+            "the matrix was left as it is, or reshaped, which keeps the order in memory; transposed "
+            "means: sum over the head's dimension and keep the latent's",
         ),
         Misconception(
             "one matrix for all heads",
