@@ -86,8 +86,8 @@ ABSORB = Exercise(
         Misconception(
             "not transposed",
             _reshaped,
-            "the matrix was left as it is, or reshaped, which keeps the order in memory; transposed "
-            "means: sum over the head's dimension and keep the latent's",
+            "the matrix was left as it is, or reshaped, which keeps the order in memory; to "
+            "transpose it is to sum over the head's dimension and keep the latent's",
         ),
         Misconception(
             "one matrix for all heads",
