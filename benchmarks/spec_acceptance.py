@@ -3,6 +3,9 @@
 The target writes 50 held-out prompts greedily once; every drafter is then replayed on these texts,
 which is exact (``minilab.engine.spec.replay``). Loops at the end of a text are cut. All are counts:
 a busy machine changes nothing. Intervals are bootstrapped over prompts.
+
+The second EAGLE seed's weights are not in the repository, only its log and its rows here: train it
+again (``drafter/train.py eagle DATA OUT --seed 1``), or keep its rows with ``--keep``.
 """
 
 from __future__ import annotations

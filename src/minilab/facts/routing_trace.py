@@ -7,6 +7,7 @@ text: 4 layers with experts and the MTP module's, top 4 of 32.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +31,7 @@ def load_routes(domain: str) -> Routes:
     Raises:
         InputError: another domain.
     """
-    if domain not in DOMAINS:
-        raise InputError(f"domain {domain!r}; give one of {', '.join(DOMAINS)}")
-    with np.load(ROUTES) as file:
-        routes: Routes = file[domain]
+    routes: Routes = _read(domain)
     return routes
 
 
@@ -43,10 +41,7 @@ def train_loads(domain: str) -> npt.NDArray[np.int64]:
     Raises:
         InputError: another domain.
     """
-    if domain not in DOMAINS:
-        raise InputError(f"domain {domain!r}; give one of {', '.join(DOMAINS)}")
-    with np.load(ROUTES) as file:
-        loads: npt.NDArray[np.int64] = file[f"{domain}_train"]
+    loads: npt.NDArray[np.int64] = _read(domain, "_train")
     return loads
 
 
@@ -58,10 +53,15 @@ def loads_without_bias(domain: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     Raises:
         InputError: another domain.
     """
+    return _read(domain, "_train_unbiased"), _read(domain, "_unbiased")
+
+
+def _read(domain: str, which: str = "") -> npt.NDArray[Any]:
     if domain not in DOMAINS:
         raise InputError(f"domain {domain!r}; give one of {', '.join(DOMAINS)}")
-    with np.load(ROUTES) as file:
-        return file[f"{domain}_train_unbiased"], file[f"{domain}_unbiased"]
+    with np.load(ROUTES, allow_pickle=False) as file:
+        found: npt.NDArray[Any] = file[f"{domain}{which}"]
+    return found
 
 
 def expert_loads(routes: Routes, num_experts: int = NUM_EXPERTS) -> npt.NDArray[np.int64]:

@@ -32,6 +32,9 @@ def step(given: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         "backend": the name of what ran; "latents": [heads][latent].
+
+    Raises:
+        ValueError: ``mla_decode`` refuses the widths; its message names them.
     """
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     query, cache = torch.tensor(given["query"]), torch.tensor(given["cache"])
