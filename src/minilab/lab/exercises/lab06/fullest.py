@@ -67,6 +67,12 @@ FULLEST = Exercise(
             "replicas share an expert's load; each carries its part",
         ),
         Misconception(
+            "each replica carries all, over the true mean",
+            lambda s, g, w: max(_per_gpu(s, g, w, shared=False)) * g / sum(w),
+            "replicas share an expert's load: here each carries all of it, so the GPUs together "
+            "carry more than there is",
+        ),
+        Misconception(
             "the hottest expert",
             _hottest,
             "this is the fullest expert over the mean expert; a GPU carries several",
