@@ -16,6 +16,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from minilab.facts.errors import InputError
 from minilab.lab.build import build, differences, main
+from minilab.lab.notebook_text import without_conclusion
+
+ROOT = Path(__file__).parents[2]
 
 FUNCTION = '''\
 def attainment(ttft, slo):
@@ -245,3 +248,22 @@ def test_no_solutions_and_no_nbformat_are_told(
     assert main(["--root", str(root)]) == 2
     error = capsys.readouterr().err
     assert "nbformat is not installed" in error and error.count("\n") == 1
+
+
+def test_a_reports_conclusion_is_left_to_the_learner() -> None:
+    source = (
+        'title = "é · 90"\nlab.report("90", conclusion="It wins é "\n    "and loses.", more=1)\n'
+        'other(conclusion=title)\nprint("kept")'
+    )
+    assert without_conclusion(source) == (
+        'title = "é · 90"\nlab.report("90", conclusion="", more=1)\n'
+        'other(conclusion="")\nprint("kept")'
+    )
+    assert without_conclusion("%magic\nx = 1") == "%magic\nx = 1"
+
+
+@pytest.mark.parametrize("lab", sorted((ROOT / "labs").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_no_lab_gives_its_conclusion_away(lab: Path) -> None:
+    cells = nbformat.read(lab, as_version=4).cells
+    (report,) = [cell.source for cell in cells if "lab.report(" in cell.source]
+    assert 'conclusion="",' in report

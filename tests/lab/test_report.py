@@ -112,3 +112,13 @@ def test_a_report_that_cant_be_written_leaves_the_old_one(
 def test_a_lab_is_named_by_its_number(name: str) -> None:
     with pytest.raises(InputError, match="number"):
         lab.report(name)
+
+
+def test_a_report_without_words_asks_for_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab.report("90", conclusion=" ")
+    assert 'Put them into conclusion="..."' in capsys.readouterr().out
+    lab.report("90", conclusion="It loses at batch 8.")
+    assert "conclusion=" not in capsys.readouterr().out

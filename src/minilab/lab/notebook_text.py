@@ -2,13 +2,15 @@
 
 A region between ``# BEGIN SOLUTION 1.2`` and ``# END SOLUTION`` becomes a hole. Its exercise is
 named by the marker, else by the cell's tag ``exercise-1.2``, else by the nearest heading above that
-says "Exercise 1.2". Nothing here touches a file.
+says "Exercise 1.2". The conclusion of a report is left empty. Nothing here touches a file.
 """
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -103,6 +105,26 @@ def with_holes(source: str, exercise: str, where: str) -> str:
     return "\n".join(kept)
 
 
+def without_conclusion(source: str) -> str:
+    """The source with an empty text for each ``conclusion=``: those words are the learner's own."""
+    if "conclusion=" not in source:
+        return source
+    lines = source.encode().splitlines(keepends=True)  # columns of ast are bytes
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    text = source.encode()
+    values = [
+        argument.value
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        for argument in call.keywords
+        if argument.arg == "conclusion"
+    ]
+    for value in sorted(values, key=lambda v: v.lineno, reverse=True):
+        end = starts[(value.end_lineno or value.lineno) - 1] + (value.end_col_offset or 0)
+        text = text[: starts[value.lineno - 1] + value.col_offset] + b'""' + text[end:]
+    return text.decode()
+
+
 def _hole(indent: str, exercise: str, where: str) -> list[str]:
     if not exercise:
         raise InputError(
@@ -124,7 +146,7 @@ def _lab_cells(cells: list[Any], name: str) -> Iterator[Any]:
         if cell.cell_type == "code":
             source = with_holes(cell.source, _tagged_exercise(cell) or heading, where)
             _refuse_foreign(source, name, where)
-            cell.update(source=source, outputs=[], execution_count=None)
+            cell.update(source=without_conclusion(source), outputs=[], execution_count=None)
         elif _ALMOST.search(cell.source):
             raise InputError(
                 f"{where}: a solution marker outside code hides nothing; tag the cell {DROPPED_TAG}"

@@ -29,6 +29,11 @@ def report(lab: str | int, *, conclusion: str = "") -> None:
     path = work_folder() / f"report_{lab_name(lab)}.html"
     write_whole(path, page(lab, conclusion))
     print(f"Report: {relative(path)}")
+    if not conclusion.strip():
+        print(
+            "It lacks your own words: for which workload does it win, for which does it lose, and "
+            'how do you know? Put them into conclusion="..." and run the cell again.'
+        )
 
 
 def page(lab: str | int, conclusion: str = "") -> str:
